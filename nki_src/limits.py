@@ -1,0 +1,314 @@
+"""What fits on the chip: one place for every limit and on-chip budget of the kernels.
+
+The kernels call the `plan_*` functions while they are traced; the PyTorch package calls the
+functions named like the kernels before it launches. Both therefore apply the same rule, and a
+shape that does not fit is refused with the numbers before anything is compiled.
+
+Imports nothing: it is read on hosts without `nki`, and it stays inside the Python subset that
+the NKI compiler accepts. Sizes are bytes per SBUF partition unless a name says otherwise.
+"""
+
+# Partitions of SBUF and PSUM, and the largest contraction and stationary width of a matmul
+# (NKI 0.6 reference, nki.language.tile_size: pmax, gemm_stationary_fmax).
+PARTITIONS = 128
+
+# float32 values in one PSUM bank of one partition, and the largest moving width of a matmul on
+# NeuronCore-v3 (NKI 0.6 reference, tile_size: psum_bank_fmax, gemm_moving_fmax).
+BANK = 512
+
+# SBUF bytes of one partition (Trainium2 and Trainium3 architecture guides: 28 and 32 MiB / 128).
+SBUF_BYTES = {"trn2": 224 * 1024, "trn3": 256 * 1024}
+
+# Share of SBUF that the budgets below may plan with. The rest covers alignment and the small
+# per-row statistics that the formulas leave out. Our choice.
+USABLE = 0.95
+
+# Weights are streamed through SBUF in column slabs of about this size. Two slabs are live while
+# one is replaced by the next. At 32 KiB a ViT-B matrix is read in rows of 1 KiB or more, where
+# DMA rows below 512 bytes are inefficient (NKI DMA bandwidth guide). Our choice.
+SLAB_BYTES = 32 * 1024
+
+# Softmax numerators of one block of queries that are kept at a time. Our choice.
+SCORES_BYTES = 32 * 1024
+
+# Columns of a row tile that the norms load and store at once. Our choice.
+NORM_BLOCK = 2048
+
+# Tokens that one group of images of `vit_block` aims for: enough to stream each weight slab once
+# for several images. Our choice.
+GROUP_TOKENS = 1024
+
+DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
+
+HEAD_SIZE_MAX = PARTITIONS
+
+# Query tiles carry two shift rows a head on the partition axis (see attention.py).
+HEADS_PER_PASS_MAX = PARTITIONS // 2
+
+SEQUENCE_MAX = 4096
+
+
+def ceil_div(a, b):
+    return (a + b - 1) // b
+
+
+def heads_per_chunk(head_dim):
+    """Heads whose rows share one 128-partition chunk.
+
+    Compute engines reach only partitions 0, 32, 64 and 96 as a first partition, so heads are
+    packed when the head size is a multiple of 32; any other head has a chunk of its own.
+    """
+    if head_dim % 32 == 0:
+        return PARTITIONS // head_dim
+    return 1
+
+
+def slab_columns(depth, features, item):
+    """Columns of a weight slab [depth, columns]: whole 128-chunks, at least one, at most all."""
+    columns = SLAB_BYTES // (ceil_div(depth, PARTITIONS) * item)
+    if columns >= BANK:
+        columns = columns // BANK * BANK
+    else:
+        columns = max(PARTITIONS, columns // PARTITIONS * PARTITIONS)
+    return min(columns, features)
+
+
+def slab_bytes(depth, features, item, out_in):
+    """Two slabs, and for the "out_in" layout the weight rows that are being transposed."""
+    size = 2 * ceil_div(depth, PARTITIONS) * slab_columns(depth, features, item) * item
+    if out_in:
+        size = size + depth * item
+    return size
+
+
+def norm_bytes(width, item):
+    """`layer_norm` and `rms_norm`: a float32 row, the row in the output dtype, weight and bias
+    rows, and two blocks of input columns (x and residual)."""
+    block = min(width, NORM_BLOCK)
+    return width * (4 + item + 2 * item) + 2 * block * item
+
+
+def linear_bytes(tokens, depth, features, item, out_in):
+    """`linear`: a transposed block of tokens, a row tile, the outputs, a bias row, the slabs."""
+    block = min(tokens, BANK)
+    tiles = ceil_div(block, PARTITIONS)
+    columns = ceil_div(depth, PARTITIONS) * block * item
+    return (
+        columns
+        + depth * item
+        + (tiles + 1) * features * item
+        + slab_bytes(depth, features, item, out_in)
+    )
+
+
+def mlp_bytes(block, width, hidden, out, item, out_in):
+    """The two projections of `mlp` for a block of tokens: input columns, hidden columns, output
+    rows, the bias row, and the larger of the two pairs of slabs."""
+    tiles = ceil_div(block, PARTITIONS)
+    columns = ceil_div(width, PARTITIONS) * block * item
+    hidden_columns = ceil_div(hidden, PARTITIONS) * block * item
+    slabs = max(slab_bytes(width, hidden, item, out_in), slab_bytes(hidden, out, item, out_in))
+    scratch = BANK * 8
+    return (
+        columns
+        + hidden_columns
+        + tiles * out * item
+        + 2 * out * item
+        + width * item
+        + slabs
+        + scratch
+    )
+
+
+def mlp_block_tokens(tokens, width, hidden, out, item, out_in, available):
+    """Largest block of tokens, in whole tiles, for which the MLP fits; 0 if none does."""
+    block = min(BANK, ceil_div(tokens, PARTITIONS) * PARTITIONS)
+    while block > 0:
+        if mlp_bytes(min(block, tokens), width, hidden, out, item, out_in) <= available:
+            return block
+        block = block - PARTITIONS
+    return 0
+
+
+def query_block(q_len, k_len, item):
+    """Queries whose softmax numerators are computed at a time: whole tiles within one PSUM bank,
+    fewer when many keys would outgrow SCORES_BYTES."""
+    block = min(BANK, q_len)
+    while block > PARTITIONS and ceil_div(k_len, PARTITIONS) * block * item > SCORES_BYTES:
+        block = ceil_div(block, PARTITIONS) * PARTITIONS - PARTITIONS
+    return block
+
+
+def scores_heads(heads, q_len, k_len, item):
+    """Heads whose numerators are kept at a time."""
+    one = ceil_div(k_len, PARTITIONS) * query_block(q_len, k_len, item) * item
+    return max(1, min(heads, SCORES_BYTES // one))
+
+
+def attend_bytes(heads, q_len, k_len, item):
+    """`attend` for `heads` heads: numerators, shift rows, selector and identity, and the maxima of
+    a tile of queries."""
+    block = query_block(q_len, k_len, item)
+    kept = scores_heads(heads, q_len, k_len, item)
+    numerators = kept * ceil_div(k_len, PARTITIONS) * block * item
+    maxima = heads * (ceil_div(k_len, BANK) + 1) * 4
+    return numerators + block * item + 5 * heads * item + maxima + 2 * BANK
+
+
+def value_bytes(heads, length, head_dim, item):
+    """Value rows of one image with the column of ones."""
+    return ceil_div(length, PARTITIONS) * heads * (head_dim + 1) * item
+
+
+def attention_bytes(heads, q_len, k_len, head_dim, item):
+    """`attention` for a pass of heads: query and key columns, value rows, the row tiles that are
+    loaded or stored, and `attend`."""
+    operands = heads * (q_len + k_len) * item + value_bytes(heads, k_len, head_dim, item)
+    tiles = ceil_div(query_block(q_len, k_len, item), PARTITIONS)
+    rows = (tiles + 1) * heads * head_dim * item
+    return operands + rows + attend_bytes(heads, q_len, k_len, item)
+
+
+def attention_heads(heads, q_len, k_len, head_dim, item, available):
+    """Most heads that one pass of `attention` can hold; 0 if not even one fits."""
+    count = min(heads, HEADS_PER_PASS_MAX)
+    while count > 0 and attention_bytes(count, q_len, k_len, head_dim, item) > available:
+        count = count - 1
+    return count
+
+
+def block_bytes(images, heads_pass, mlp_tokens, length, width, heads, head_dim, hidden, item):
+    """Peak of `vit_block` for a group of images, heads_pass heads and mlp_tokens tokens at a time.
+
+    The phases follow one another (see vit_block.py); the peak is the largest of them.
+    """
+    embed = heads * head_dim
+    total = images * length
+    row = width * (4 + 2 * item) + 8 * ceil_div(width, PARTITIONS)
+    columns = ceil_div(width, PARTITIONS) * total * item
+    rows = images * ceil_div(length, PARTITIONS) * embed * item
+    operands = 2 * heads_pass * total * item + images * value_bytes(
+        heads_pass, length, head_dim, item
+    )
+    weights = (
+        ceil_div(width, PARTITIONS) * heads_pass * head_dim * item
+        + (heads_pass * head_dim + BANK) * item
+    )
+    attend = (
+        columns + rows + operands + max(weights, attend_bytes(heads_pass, length, length, item))
+    )
+    attended = ceil_div(embed, PARTITIONS) * total * item
+    residual = ceil_div(total, PARTITIONS) * width * 4
+    merge = (
+        rows
+        + attended
+        + residual
+        + slab_bytes(embed, width, item, False)
+        + 2 * width * item
+        + BANK * 8
+    )
+    mlp = residual + row + mlp_bytes(min(mlp_tokens, total), width, hidden, width, item, False)
+    return max(columns + row, attend, rows + attended, merge, mlp)
+
+
+def vit_block_plan(batch, length, width, heads, head_dim, hidden, item, available):
+    """(images a group, heads a pass, tokens an MLP block) that fit `available`; (0, 0, 0) if none.
+
+    Prefers whole groups of about GROUP_TOKENS tokens, then as many heads as possible.
+    """
+    images = max(1, min(batch, GROUP_TOKENS // length))
+    while images > 0:
+        mlp_tokens = min(BANK, ceil_div(images * length, PARTITIONS) * PARTITIONS)
+        while mlp_tokens > 0:
+            heads_pass = min(heads, HEADS_PER_PASS_MAX)
+            while heads_pass > 0:
+                if (
+                    block_bytes(
+                        images, heads_pass, mlp_tokens, length, width, heads, head_dim, hidden, item
+                    )
+                    <= available
+                ):
+                    return images, heads_pass, mlp_tokens
+                heads_pass = heads_pass - 1
+            mlp_tokens = mlp_tokens - PARTITIONS
+        images = images - 1
+    return 0, 0, 0
+
+
+# ---------------------------------------------------------------------------------------------
+# What the package asks before a launch: (ok, reason, remedy)
+
+
+def fits(name, needed, target):
+    available = USABLE * SBUF_BYTES[target]
+    if needed <= available:
+        return True, "", ""
+    reason = (
+        f"{name} needs {needed} bytes of each SBUF partition, {target} has {int(available)} usable"
+    )
+    return False, reason, "use a smaller width or split the layer"
+
+
+def layer_norm(width, dtype_name, target):
+    return fits("layer_norm", norm_bytes(width, DTYPE_BYTES[dtype_name]), target)
+
+
+def rms_norm(width, dtype_name, target):
+    return fits("rms_norm", norm_bytes(width, DTYPE_BYTES[dtype_name]), target)
+
+
+def linear(tokens, in_features, out_features, dtype_name, target):
+    return fits(
+        "linear",
+        linear_bytes(tokens, in_features, out_features, DTYPE_BYTES[dtype_name], True),
+        target,
+    )
+
+
+def mlp(tokens, width, hidden, out, dtype_name, target):
+    smallest = min(tokens, PARTITIONS)
+    return fits(
+        "mlp", mlp_bytes(smallest, width, hidden, out, DTYPE_BYTES[dtype_name], True), target
+    )
+
+
+def head_size(name, head_dim):
+    if head_dim <= HEAD_SIZE_MAX:
+        return True, "", ""
+    reason = f"{name} head_dim={head_dim} > {HEAD_SIZE_MAX} (partitions of the tensor engine)"
+    return (
+        False,
+        reason,
+        "use torch.nn.functional.scaled_dot_product_attention for this layer, or split heads",
+    )
+
+
+def sequence(name, argument, length):
+    if length <= SEQUENCE_MAX:
+        return True, "", ""
+    reason = f"{name} {argument}={length} > {SEQUENCE_MAX} tokens"
+    return False, reason, "split the sequence, or use the PyTorch operator for this layer"
+
+
+def attention(batch, heads, q_len, k_len, head_dim, dtype_name, target):
+    for found in (
+        head_size("attention", head_dim),
+        sequence("attention", "q_len", q_len),
+        sequence("attention", "k_len", k_len),
+    ):
+        if not found[0]:
+            return found
+    return fits(
+        "attention", attention_bytes(1, q_len, k_len, head_dim, DTYPE_BYTES[dtype_name]), target
+    )
+
+
+def vit_block(batch, tokens, width, heads, head_dim, hidden, dtype_name, target):
+    for found in (head_size("vit_block", head_dim), sequence("vit_block", "tokens", tokens)):
+        if not found[0]:
+            return found
+    item = DTYPE_BYTES[dtype_name]
+    smallest = block_bytes(
+        1, 1, min(tokens, PARTITIONS), tokens, width, heads, head_dim, hidden, item
+    )
+    return fits("vit_block", smallest, target)

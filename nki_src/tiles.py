@@ -1,0 +1,283 @@
+"""Tile-level helpers that every kernel of this package is composed of.
+
+Two layouts of an activation on the chip:
+
+* **rows**    `[128, tiles, width]`: a token a partition, its features along the free axis.
+  Norms, residual adds and everything that HBM holds row by row live here.
+* **columns** `[128, chunks, tokens]`: a feature a partition (feature f = chunk * 128 + partition),
+  tokens along the free axis. The tensor engine contracts over partitions, so every matmul operand
+  is a columns view.
+
+`transpose_rows` goes from rows to columns (tensor engine). `project_rows` and `project_columns`
+multiply columns by a weight and leave rows or columns, so a chain of matmuls never transposes
+back. Weights are read from HBM in column slabs `[128, chunks, columns]`.
+
+A helper allocates what it needs and its locals end with it: SBUF use follows the call structure.
+"""
+
+import nki.isa as nisa
+import nki.language as nl
+
+from .limits import BANK, PARTITIONS, USABLE, ceil_div, slab_columns
+
+
+def dtype_bytes(dtype):
+    if dtype == nl.float32:
+        return 4
+    return 2
+
+
+def available_bytes():
+    """SBUF bytes of a partition that a budget may plan with, on the target being compiled for."""
+    return USABLE * nl.tile_size.sbuf_fmax_bytes
+
+
+def program_share(count, unit):
+    """The part [first, last) of `count` items that this program works on, in whole units.
+
+    Two programs run when one logical core is two physical ones (LNC 2); they share no output row.
+    """
+    programs = 1
+    program = 0
+    if nl.program_ndim() != 0:
+        programs = nl.num_programs(axes=0)
+        program = nl.program_id(axis=0)
+    share = ceil_div(ceil_div(count, unit), programs) * unit
+    return min(program * share, count), min((program + 1) * share, count)
+
+
+def load_rows(source, first, count, width, dtype):
+    """HBM rows [first, first + count) of a [tokens, width] tensor -> SBUF [count, width]."""
+    rows = nl.ndarray((count, width), dtype=dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=rows, src=source[first : first + count, 0:width])
+    return rows
+
+
+def broadcast_row(vector, first, size):
+    """HBM vector[first : first + size] -> SBUF [128, size], the same row on every partition.
+
+    None stays None, so that an absent bias or weight needs no branch at the caller.
+    """
+    if vector == None:
+        return None
+    row = nl.ndarray((PARTITIONS, size), dtype=vector.dtype, buffer=nl.sbuf)
+    source = vector[first : first + size].expand_dim(0).broadcast(0, PARTITIONS)
+    nisa.dma_copy(dst=row, src=source)
+    return row
+
+
+def load_columns(vector, first, size, step):
+    """HBM vector[first : first + size] -> SBUF float32 [step, chunks]: value i on partition
+    i % step of column i // step. None stays None.
+
+    The vector is read as rows of `step` values and transposed on the tensor engine: one DMA with
+    long rows instead of one descriptor a value.
+    """
+    if vector == None:
+        return None
+    chunks = ceil_div(size, step)
+    columns = nl.ndarray((step, chunks), dtype=nl.float32, buffer=nl.sbuf)
+    for start in range(0, chunks, PARTITIONS):
+        count = min(PARTITIONS, chunks - start)
+        rows = nl.ndarray((count, step), dtype=vector.dtype, buffer=nl.sbuf)
+        here = min(size - start * step, count * step)
+        full = here // step
+        base = first + start * step
+        if full < count:
+            nisa.memset(dst=rows, value=0.0)
+            nisa.dma_copy(
+                dst=rows[full : full + 1, 0 : here - full * step],
+                src=vector[base + full * step : base + here].expand_dim(0),
+            )
+        if full > 0:
+            nisa.dma_copy(
+                dst=rows[0:full, :],
+                src=vector[base : base + full * step].reshape_dim(0, (full, step)),
+            )
+        psum = nl.ndarray((step, count), dtype=vector.dtype, buffer=nl.psum)
+        nisa.nc_transpose(dst=psum, data=rows)
+        nisa.tensor_copy(dst=columns[:, start : start + count], src=psum)
+    return columns
+
+
+def transpose_rows(dst, rows, weight, bias):
+    """columns dst[:, :, 0:count] = weight * rows[0:count, :]^T + bias.
+
+    dst: columns [128, chunks, count]; rows: SBUF [count, width]; weight, bias: per-feature columns
+    [128, chunks] float32 or None. They ride on the eviction from PSUM at no cost.
+    """
+    count = rows.shape[0]
+    width = rows.shape[1]
+    for chunk in range(ceil_div(width, PARTITIONS)):
+        first = chunk * PARTITIONS
+        size = min(PARTITIONS, width - first)
+        psum = nl.ndarray((size, count), dtype=rows.dtype, buffer=nl.psum)
+        nisa.nc_transpose(dst=psum, data=rows[:, first : first + size])
+        target = dst[0:size, chunk, :]
+        if weight == None and bias == None:
+            nisa.tensor_copy(dst=target, src=psum)
+        elif bias == None:
+            nisa.tensor_scalar(
+                dst=target, data=psum, op0=nl.multiply, operand0=weight[0:size, chunk : chunk + 1]
+            )
+        elif weight == None:
+            nisa.tensor_scalar(
+                dst=target, data=psum, op0=nl.add, operand0=bias[0:size, chunk : chunk + 1]
+            )
+        else:
+            nisa.tensor_scalar(
+                dst=target,
+                data=psum,
+                op0=nl.multiply,
+                operand0=weight[0:size, chunk : chunk + 1],
+                op1=nl.add,
+                operand1=bias[0:size, chunk : chunk + 1],
+            )
+
+
+def load_weight(weight, layout, depth, first, columns):
+    """A slab of a weight matrix -> SBUF [128, chunks of depth, columns].
+
+    weight: HBM [depth, features] if layout is "in_out", [features, depth] (torch's Linear) if it
+    is "out_in". The first is read as it is needed; the second costs a tensor-engine transpose for
+    every 128 x 128 block, so weights that are used more than once should be packed "in_out".
+    """
+    chunks = ceil_div(depth, PARTITIONS)
+    slab = nl.ndarray((PARTITIONS, chunks, columns), dtype=weight.dtype, buffer=nl.sbuf)
+    if layout == "out_in":
+        for start in range(0, columns, PARTITIONS):
+            count = min(PARTITIONS, columns - start)
+            rows = load_rows(weight, first + start, count, depth, weight.dtype)
+            transpose_rows(slab[:, :, start : start + count], rows, None, None)
+    else:
+        full = depth // PARTITIONS
+        if full > 0:
+            source = weight[0 : full * PARTITIONS, first : first + columns]
+            nisa.dma_copy(
+                dst=slab[:, 0:full, :],
+                src=source.reshape_dim(0, (full, PARTITIONS)).permute((1, 0, 2)),
+            )
+        if full < chunks:
+            rest = depth - full * PARTITIONS
+            nisa.dma_copy(
+                dst=slab[0:rest, full, :],
+                src=weight[full * PARTITIONS : depth, first : first + columns],
+            )
+    return slab
+
+
+def contract(dst, stationary, moving, depth):
+    """dst[m, n] = sum over the `depth` features f of stationary[f, m] * moving[f, n].
+
+    stationary: columns view [128, chunks, m <= 128]; moving: columns view [128, chunks, n <= 512];
+    dst: PSUM float32 [m, n], one accumulation group.
+    """
+    for chunk in range(ceil_div(depth, PARTITIONS)):
+        size = min(PARTITIONS, depth - chunk * PARTITIONS)
+        nisa.nc_matmul(
+            dst=dst,
+            stationary=stationary[0:size, chunk, :],
+            moving=moving[0:size, chunk, :],
+            accumulate=(chunk > 0),
+        )
+
+
+def finish_rows(dst, data, bias, scale, residual):
+    """dst = residual + scale * (data + bias), in float32 until the last step rounds to dst.
+
+    data: PSUM [rows, n]; bias, scale, residual: SBUF of the same shape, or None. dst may be the
+    residual itself.
+    """
+    steps = []
+    if bias != None:
+        steps.append((nl.add, bias))
+    if scale != None:
+        steps.append((nl.multiply, scale))
+    if residual != None:
+        steps.append((nl.add, residual))
+    if len(steps) == 0:
+        nisa.tensor_copy(dst=dst, src=data)
+    value = data
+    for index in range(len(steps)):
+        op, operand = steps[index]
+        target = dst
+        if index < len(steps) - 1:
+            target = nl.ndarray(data.shape, dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_tensor(dst=target, data1=value, data2=operand, op=op)
+        value = target
+
+
+def project_rows(dst, columns, depth, weight, layout, bias, scale, residual):
+    """rows dst = residual + scale * (columns^T @ weight + bias).
+
+    dst: SBUF [128, tiles, features]; columns: SBUF [128, chunks of depth, tokens]; weight: HBM
+    matrix in `layout`; bias, scale: HBM [features] or None; residual: rows like dst, or None.
+    """
+    tokens = columns.shape[2]
+    features = dst.shape[2]
+    bias_row = broadcast_row(bias, 0, features)
+    scale_row = broadcast_row(scale, 0, features)
+    step = slab_columns(depth, features, dtype_bytes(weight.dtype))
+    for first in range(0, features, step):
+        slab = load_weight(weight, layout, depth, first, min(step, features - first))
+        for tile in range(ceil_div(tokens, PARTITIONS)):
+            token = tile * PARTITIONS
+            count = min(PARTITIONS, tokens - token)
+            for start in range(0, slab.shape[2], BANK):
+                size = min(BANK, slab.shape[2] - start)
+                low = first + start
+                high = low + size
+                psum = nl.ndarray((count, size), dtype=nl.float32, buffer=nl.psum)
+                contract(
+                    psum,
+                    columns[:, :, token : token + count],
+                    slab[:, :, start : start + size],
+                    depth,
+                )
+                finish_rows(
+                    dst[0:count, tile, low:high],
+                    psum,
+                    part_of(bias_row, count, low, high),
+                    part_of(scale_row, count, low, high),
+                    None if residual == None else residual[0:count, tile, low:high],
+                )
+
+
+def part_of(row, count, low, high):
+    """The first `count` partitions and columns [low, high) of a broadcast row; None stays None."""
+    if row == None:
+        return None
+    return row[0:count, low:high]
+
+
+def project_columns(dst, columns, depth, weight, layout, bias, activation):
+    """columns dst = activation(weight^T @ columns + bias).
+
+    dst: SBUF [128, chunks of features, tokens]; columns: SBUF [128, chunks of depth, tokens];
+    weight: HBM matrix in `layout`; bias: HBM [features] or None; activation: a nki.language
+    function that ScalarE evaluates while it evicts PSUM.
+    """
+    tokens = columns.shape[2]
+    features = weight.shape[1] if layout == "in_out" else weight.shape[0]
+    bias_columns = load_columns(bias, 0, features, PARTITIONS)
+    step = slab_columns(depth, features, dtype_bytes(weight.dtype))
+    for first in range(0, features, step):
+        slab = load_weight(weight, layout, depth, first, min(step, features - first))
+        for start in range(0, slab.shape[2], PARTITIONS):
+            size = min(PARTITIONS, slab.shape[2] - start)
+            chunk = (first + start) // PARTITIONS
+            for token in range(0, tokens, BANK):
+                count = min(BANK, tokens - token)
+                psum = nl.ndarray((size, count), dtype=nl.float32, buffer=nl.psum)
+                contract(
+                    psum,
+                    slab[:, :, start : start + size],
+                    columns[:, :, token : token + count],
+                    depth,
+                )
+                nisa.activation(
+                    dst=dst[0:size, chunk, token : token + count],
+                    op=activation,
+                    data=psum,
+                    bias=None if bias_columns == None else bias_columns[0:size, chunk : chunk + 1],
+                )
