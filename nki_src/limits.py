@@ -177,60 +177,51 @@ def attention_heads(heads, q_len, k_len, head_dim, item, available):
     return count
 
 
-def block_bytes(images, heads_pass, mlp_tokens, length, width, heads, head_dim, hidden, item):
-    """Peak of `vit_block` for a group of images, heads_pass heads and mlp_tokens tokens at a time.
+def block_bytes(images, heads_pass, block, length, width, heads, head_dim, hidden, item):
+    """Peak of `vit_block` for a group of images, a pass of heads and a block of tokens.
 
     The phases follow one another (see vit_block.py); the peak is the largest of them.
     """
     embed = heads * head_dim
     total = images * length
+    block = min(block, total)
     row = width * (4 + 2 * item) + 8 * ceil_div(width, PARTITIONS)
     columns = ceil_div(width, PARTITIONS) * total * item
     rows = images * ceil_div(length, PARTITIONS) * embed * item
-    operands = 2 * heads_pass * total * item + images * value_bytes(
-        heads_pass, length, head_dim, item
-    )
-    weights = (
-        ceil_div(width, PARTITIONS) * heads_pass * head_dim * item
-        + (heads_pass * head_dim + BANK) * item
-    )
+    operands = 2 * heads_pass * total * item
+    operands = operands + images * value_bytes(heads_pass, length, head_dim, item)
+    pass_width = heads_pass * head_dim * item
+    weights = ceil_div(width, PARTITIONS) * pass_width + pass_width + BANK * item
     attend = (
         columns + rows + operands + max(weights, attend_bytes(heads_pass, length, length, item))
     )
     attended = ceil_div(embed, PARTITIONS) * total * item
-    residual = ceil_div(total, PARTITIONS) * width * 4
-    merge = (
-        rows
-        + attended
-        + residual
-        + slab_bytes(embed, width, item, False)
-        + 2 * width * item
-        + BANK * 8
-    )
-    mlp = residual + row + mlp_bytes(min(mlp_tokens, total), width, hidden, width, item, False)
-    return max(columns + row, attend, rows + attended, merge, mlp)
+    stream = ceil_div(block, PARTITIONS) * width * 4
+    merge = stream + slab_bytes(embed, width, item, False) + 2 * width * item + BANK * 8
+    finish = stream + row + mlp_bytes(block, width, hidden, width, item, False)
+    return max(columns + row, attend, rows + attended, rows + attended + max(merge, finish))
 
 
 def vit_block_plan(batch, length, width, heads, head_dim, hidden, item, available):
-    """(images a group, heads a pass, tokens an MLP block) that fit `available`; (0, 0, 0) if none.
+    """(images a group, heads a pass, tokens a block) that fit `available`; (0, 0, 0) if none.
 
     Prefers whole groups of about GROUP_TOKENS tokens, then as many heads as possible.
     """
     images = max(1, min(batch, GROUP_TOKENS // length))
     while images > 0:
-        mlp_tokens = min(BANK, ceil_div(images * length, PARTITIONS) * PARTITIONS)
-        while mlp_tokens > 0:
+        block = min(BANK, ceil_div(images * length, PARTITIONS) * PARTITIONS)
+        while block > 0:
             heads_pass = min(heads, HEADS_PER_PASS_MAX)
             while heads_pass > 0:
                 if (
                     block_bytes(
-                        images, heads_pass, mlp_tokens, length, width, heads, head_dim, hidden, item
+                        images, heads_pass, block, length, width, heads, head_dim, hidden, item
                     )
                     <= available
                 ):
-                    return images, heads_pass, mlp_tokens
+                    return images, heads_pass, block
                 heads_pass = heads_pass - 1
-            mlp_tokens = mlp_tokens - PARTITIONS
+            block = block - PARTITIONS
         images = images - 1
     return 0, 0, 0
 

@@ -10,8 +10,9 @@ each weight slab is read once a group. For one group:
 1. rows of x -> norm1 -> columns (norm weight and bias ride on the eviction of the transpose).
 2. for a pass of heads: queries and keys as columns, values as rows, straight from the projection;
    `attend` of attention.py; output rows stay on the chip.
-3. output rows -> columns -> projection, bias, LayerScale and residual add -> rows y in float32.
-4. for a block of tokens: norm2 -> columns -> MLP of mlp.py with the residual add -> HBM.
+3. output rows -> columns, images packed.
+4. for a block of tokens: projection, bias, LayerScale and residual add -> rows y in float32;
+   norm2 -> columns -> MLP of mlp.py with the residual add -> HBM.
 
 Between HBM reads of x and the HBM write of the result nothing leaves the chip; the residual
 stream is float32. Engines: TensorE all matmuls and transposes; ScalarE exp, GELU, norm statistics;
@@ -85,7 +86,7 @@ def vit_block(
     hidden = fc1_weight.shape[1]
     dim = embed // num_heads
     item = dtype_bytes(x.dtype)
-    images, heads_pass, mlp_tokens = vit_block_plan(
+    images, heads_pass, block = vit_block_plan(
         batch, length, width, num_heads, dim, hidden, item, available_bytes()
     )
     assert images > 0, f"vit_block: {length} tokens of width {width} do not fit on the chip"
@@ -94,57 +95,52 @@ def vit_block(
     tokens_out = out.reshape((batch * length, width))
     norm1 = (norm1_weight, norm1_bias, eps, norm)
     norm2 = (norm2_weight, norm2_bias, eps, norm)
-    attention_weights = (qkv_weight, qkv_bias, proj_weight, proj_bias, scale1)
+    projection = (proj_weight, proj_bias, scale1)
     mlp_weights = (fc1_weight, fc1_bias, fc2_weight, fc2_bias, scale2)
     begin, end = program_share(batch, 1)
     for image in range(begin, end, images):
         first = image * length
         count = min(images, end - image) * length
-        residual = attention_sublayer(
-            tokens_in,
-            first,
-            count,
+        rows = attention_rows(
+            norm_columns(tokens_in, first, count, norm1),
             length,
-            norm1,
-            attention_weights,
+            qkv_weight,
+            qkv_bias,
             num_heads,
+            dim,
             heads_pass,
             attention_scale,
         )
-        for start in range(0, count, mlp_tokens):
-            size = min(mlp_tokens, count - start)
-            tile = start // PARTITIONS
-            stream = residual[:, tile : tile + ceil_div(size, PARTITIONS), :]
-            result = mlp_sublayer(stream, size, x.dtype, norm2, mlp_weights, activation)
+        attended = image_columns(rows, length, count)
+        for start in range(0, count, block):
+            size = min(block, count - start)
+            result = finish_tokens(
+                tokens_in,
+                first + start,
+                attended[:, :, start : start + size],
+                projection,
+                norm2,
+                mlp_weights,
+                activation,
+            )
             store_tiles(tokens_out, first + start, size, result)
     return out
 
 
-def attention_sublayer(x, first, count, length, norm, weights, heads, heads_pass, scale):
-    """x + scale1 * proj(attention(norm1(x))) of a group -> float32 rows [128, tiles, width]."""
-    qkv_weight, qkv_bias, proj_weight, proj_bias, layer_scale = weights
-    embed = proj_weight.shape[0]
-    rows = attention_rows(
-        norm_columns(x, first, count, norm),
-        length,
-        qkv_weight,
-        qkv_bias,
-        heads,
-        embed // heads,
-        heads_pass,
-        scale,
+def finish_tokens(x, first, attended, projection, norm, mlp_weights, activation):
+    """What follows attention, for a block of tokens -> SBUF rows [128, tiles, width] in x's dtype.
+
+    attended: columns [128, chunks of heads * d, count] of HBM rows [first, first + count) of x.
+    """
+    proj_weight, proj_bias, scale1 = projection
+    fc1_weight, fc1_bias, fc2_weight, fc2_bias, scale2 = mlp_weights
+    count = attended.shape[2]
+    stream = residual_rows(x, first, count)
+    project_rows(
+        stream, attended, proj_weight.shape[0], proj_weight, "in_out", proj_bias, scale1, stream
     )
-    residual = residual_rows(x, first, count)
-    columns = image_columns(rows, length, count)
-    project_rows(residual, columns, embed, proj_weight, "in_out", proj_bias, layer_scale, residual)
-    return residual
-
-
-def mlp_sublayer(stream, count, dtype, norm, weights, activation):
-    """stream + scale2 * mlp(norm2(stream)) for a block of tokens, as rows in dtype."""
-    fc1_weight, fc1_bias, fc2_weight, fc2_bias, layer_scale = weights
-    columns = stream_columns(stream, count, dtype, norm)
-    result = nl.ndarray(stream.shape, dtype=dtype, buffer=nl.sbuf)
+    columns = stream_columns(stream, count, x.dtype, norm)
+    result = nl.ndarray(stream.shape, dtype=x.dtype, buffer=nl.sbuf)
     mlp_rows(
         result,
         columns,
@@ -154,7 +150,7 @@ def mlp_sublayer(stream, count, dtype, norm, weights, activation):
         fc2_bias,
         activation,
         "in_out",
-        layer_scale,
+        scale2,
         stream,
     )
     return result
