@@ -66,19 +66,24 @@ def attention(q, k, v, scale, q_view, k_view, v_view):
     for image in range(first_image, last_image):
         for first in range(begin, end, step):
             count = min(step, end - first)
-            queries = load_heads(q, q_view, image, first, count)
-            keys = load_heads(k, k_view, image, first, count)
-            values = load_values(v, v_view, image, first, count)
-            for start in range(0, q_len, query_block(q_len, k_len, item)):
-                size = min(query_block(q_len, k_len, item), q_len - start)
-                rows = nl.ndarray(
-                    (PARTITIONS, ceil_div(size, PARTITIONS), count, dim),
-                    dtype=q.dtype,
-                    buffer=nl.sbuf,
-                )
-                attend(rows, queries[:, :, start : start + size], keys, values, scale)
-                store_heads(out, image, start, size, first, rows)
+            attend_pass(out, image, first, count, q, k, v, scale, q_view, k_view, v_view)
     return out
+
+
+def attend_pass(out, image, first, count, q, k, v, scale, q_view, k_view, v_view):
+    """Heads [first, first + count) of one image, from HBM to HBM."""
+    queries = load_heads(q, q_view, image, first, count)
+    keys = load_heads(k, k_view, image, first, count)
+    values = load_values(v, v_view, image, first, count)
+    dim, _, q_len = queries.shape
+    block = query_block(q_len, keys.shape[2], dtype_bytes(q.dtype))
+    for start in range(0, q_len, block):
+        size = min(block, q_len - start)
+        rows = nl.ndarray(
+            (PARTITIONS, ceil_div(size, PARTITIONS), count, dim), dtype=q.dtype, buffer=nl.sbuf
+        )
+        attend(rows, queries[:, :, start : start + size], keys, values, scale)
+        store_heads(out, image, start, size, first, rows)
 
 
 def attend(dst, queries, keys, values, scale):

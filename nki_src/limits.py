@@ -74,10 +74,10 @@ def slab_columns(depth, features, item):
 
 
 def slab_bytes(depth, features, item, out_in):
-    """Two slabs, and for the "out_in" layout the weight rows that are being transposed."""
+    """Two slabs, and for the "out_in" layout two tiles of the weight rows that are transposed."""
     size = 2 * ceil_div(depth, PARTITIONS) * slab_columns(depth, features, item) * item
     if out_in:
-        size = size + depth * item
+        size = size + 2 * depth * item
     return size
 
 
@@ -147,10 +147,11 @@ def scores_heads(heads, q_len, k_len, item):
 
 def attend_bytes(heads, q_len, k_len, item):
     """`attend` for `heads` heads: numerators, shift rows, selector and identity, and the maxima of
-    a tile of queries."""
+    a tile of queries. While there are more heads, the next numerators are made as the last are
+    used."""
     block = query_block(q_len, k_len, item)
-    kept = scores_heads(heads, q_len, k_len, item)
-    numerators = kept * ceil_div(k_len, PARTITIONS) * block * item
+    one = ceil_div(k_len, PARTITIONS) * block * item
+    numerators = min(heads * one, 2 * max(SCORES_BYTES, one))
     maxima = heads * (ceil_div(k_len, BANK) + 1) * 4
     return numerators + block * item + 5 * heads * item + maxima + 2 * BANK
 
@@ -161,12 +162,14 @@ def value_bytes(heads, length, head_dim, item):
 
 
 def attention_bytes(heads, q_len, k_len, head_dim, item):
-    """`attention` for a pass of heads: query and key columns, value rows, the row tiles that are
-    loaded or stored, and `attend`."""
+    """`attention` for a pass of heads: query and key columns, value rows, output rows (two blocks,
+    one on its way out), and the larger of a loaded row tile and `attend`."""
     operands = heads * (q_len + k_len) * item + value_bytes(heads, k_len, head_dim, item)
-    tiles = ceil_div(query_block(q_len, k_len, item), PARTITIONS)
-    rows = (tiles + 1) * heads * head_dim * item
-    return operands + rows + attend_bytes(heads, q_len, k_len, item)
+    block = query_block(q_len, k_len, item)
+    tiles = ceil_div(block, PARTITIONS)
+    row = heads * head_dim * item
+    blocks = min(2, ceil_div(q_len, block))
+    return operands + blocks * tiles * row + max(row, attend_bytes(heads, q_len, k_len, item))
 
 
 def attention_heads(heads, q_len, k_len, head_dim, item, available):

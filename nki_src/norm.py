@@ -57,13 +57,18 @@ def norm_kernel(x, weight, bias, residual, eps, norm):
     begin, end = program_share(tokens, PARTITIONS)
     for first in range(begin, end, PARTITIONS):
         last = min(first + PARTITIONS, end)
-        rows = load_sum(x, residual, total, first, last)
-        out = nl.ndarray((last - first, width), dtype=x.dtype, buffer=nl.sbuf)
-        normalize_rows(out, rows, weight_row, bias_row, eps, norm)
-        nisa.dma_copy(dst=y[first:last, :], src=out)
+        norm_tile(y, total, x, residual, first, last, weight_row, bias_row, eps, norm)
     if residual != None:
         return y, total
     return y
+
+
+def norm_tile(y, total, x, residual, first, last, weight, bias, eps, norm):
+    """HBM rows [first, last) of x (and residual) -> the same rows of y (and total)."""
+    rows = load_sum(x, residual, total, first, last)
+    out = nl.ndarray(rows.shape, dtype=x.dtype, buffer=nl.sbuf)
+    normalize_rows(out, rows, weight, bias, eps, norm)
+    nisa.dma_copy(dst=y[first:last, :], src=out)
 
 
 def load_sum(x, residual, total, first, last):

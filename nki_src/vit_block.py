@@ -221,30 +221,38 @@ def attention_rows(columns, length, weight, bias, heads, dim, heads_pass, scale)
     embed = heads * dim
     tiles = ceil_div(length, PARTITIONS)
     images = total // length
-    block = query_block(length, length, dtype_bytes(columns.dtype))
     rows = nl.ndarray((PARTITIONS, images * tiles, embed), dtype=columns.dtype, buffer=nl.sbuf)
     for first in range(0, heads, heads_pass):
         count = min(heads_pass, heads - first)
-        low = first * dim
-        high = (first + count) * dim
-        queries = project_heads(columns, weight, bias, low, count, dim)
-        keys = project_heads(columns, weight, bias, embed + low, count, dim)
-        values = project_values(columns, length, weight, bias, 2 * embed + low, count, dim)
-        for image in range(images):
-            token = image * length
-            tile = image * tiles
-            for start in range(0, length, block):
-                size = min(block, length - start)
-                begin = tile + start // PARTITIONS
-                target = rows[:, begin : begin + ceil_div(size, PARTITIONS), low:high]
-                attend(
-                    target.reshape_dim(2, (count, dim)),
-                    queries[:, :, token + start : token + start + size],
-                    keys[:, :, token : token + length],
-                    values[:, tile : tile + tiles, :, :],
-                    scale,
-                )
+        target = rows[:, :, first * dim : (first + count) * dim].reshape_dim(2, (count, dim))
+        attend_images(target, columns, length, weight, bias, first * dim, embed, scale)
     return rows
+
+
+def attend_images(dst, columns, length, weight, bias, first, embed, scale):
+    """Some heads of all images of a group: rows dst [128, images * query tiles, heads, d].
+
+    first: the first column of these heads in each of the three parts of the QKV weight.
+    """
+    heads, dim = dst.shape[2], dst.shape[3]
+    tiles = ceil_div(length, PARTITIONS)
+    queries = project_heads(columns, weight, bias, first, heads, dim)
+    keys = project_heads(columns, weight, bias, embed + first, heads, dim)
+    values = project_values(columns, length, weight, bias, 2 * embed + first, heads, dim)
+    block = query_block(length, length, dtype_bytes(columns.dtype))
+    for image in range(columns.shape[2] // length):
+        token = image * length
+        tile = image * tiles
+        for start in range(0, length, block):
+            size = min(block, length - start)
+            begin = tile + start // PARTITIONS
+            attend(
+                dst[:, begin : begin + ceil_div(size, PARTITIONS), :, :],
+                queries[:, :, token + start : token + start + size],
+                keys[:, :, token : token + length],
+                values[:, tile : tile + tiles, :, :],
+                scale,
+            )
 
 
 def image_columns(rows, length, count):
