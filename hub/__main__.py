@@ -1,0 +1,83 @@
+"""Command line: build, check and publish the Hub variants."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from hub.build import build
+from hub.check import check
+from hub.manifest import read_manifest
+from hub.publish import Publication, PublishError, publish
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; return the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        return options.run(options)
+    except (FileNotFoundError, PublishError, ValueError) as error:
+        print(f"neuron-vit-hub: {error}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="neuron-vit-hub", description=__doc__)
+    parser.add_argument("--root", type=Path, default=Path(), help="checkout (default: here)")
+    parser.add_argument("--out", type=Path, help="built folder (default: build in the checkout)")
+    commands = parser.add_subparsers(required=True, metavar="command")
+
+    command = commands.add_parser("build", help="build every variant")
+    command.set_defaults(run=_build)
+
+    command = commands.add_parser("check", help="check what was built")
+    command.set_defaults(run=_check)
+
+    command = commands.add_parser("publish", help="check what was built and publish it")
+    command.add_argument("--repo-id", help="organisation/name (default: that of build.toml)")
+    command.add_argument("--dry-run", action="store_true", help="only list what would be published")
+    command.add_argument("--allow-dirty", action="store_true", help="even if not from a commit")
+    command.set_defaults(run=_publish)
+    return parser
+
+
+def _out(options: argparse.Namespace) -> Path:
+    return options.out or options.root / "build"
+
+
+def _build(options: argparse.Namespace) -> int:
+    for variant in build(options.root, _out(options)):
+        print(variant)
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    findings = check(_out(options))
+    for finding in findings:
+        print(finding)
+    print(f"{len(findings)} findings" if findings else "nothing found")
+    return 1 if findings else 0
+
+
+def _publish(options: argparse.Namespace) -> int:
+    repo_id = options.repo_id or read_manifest(options.root).repo_id
+    publication = publish(
+        _out(options), repo_id, allow_dirty=options.allow_dirty, dry_run=options.dry_run
+    )
+    print(_summary(publication))
+    return 0
+
+
+def _summary(publication: Publication) -> str:
+    verb = "would publish" if publication.dry_run else "published"
+    lines = [f"{verb} {publication.repo_id}, {len(publication.files)} files:"]
+    for path, file in publication.files.items():
+        branch = "main" if path == "README.md" else publication.branch
+        lines.append(f"  {branch:5} {file.stat().st_size:8} bytes  {path}")
+    lines += [f"new commit on {branch}: {oid}" for branch, oid in publication.commits.items()]
+    if not publication.dry_run and not publication.commits:
+        lines.append("everything was there already; no commit was made")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Tests of the Hub tools, with the real clients and the loopback Hub."""
