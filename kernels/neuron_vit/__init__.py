@@ -1,0 +1,47 @@
+"""Hand-written NKI kernels for Vision Transformers on AWS Trainium.
+
+    from kernels import get_kernel
+    nv = get_kernel("org/neuron-vit", version=1, trust_remote_code=True)
+    y = nv.layer_norm(x, (768,), weight, bias)
+
+Tensors on a `neuron` device run NKI kernels. On a CPU the same functions run PyTorch operations,
+or, with NKI_SIMULATOR=1, the NKI kernels in the NKI simulator. `last_path()` and `launches()` tell
+what ran, and NEURON_VIT_REQUIRE_NKI=1 refuses anything but NKI. `_environment` lists the
+environment variables.
+"""
+
+from . import layers
+from ._dispatch import last_path, launches, reset_launches
+from .attention import scaled_dot_product_attention
+from .block import vit_block
+from .block_params import BlockParams
+from .capability import Support, supports
+from .errors import NeuronVitFallbackWarning, NeuronVitUnsupported
+from .normalization import layer_norm, rms_norm
+from .projection import linear, mlp
+from .transformers_attention import (
+    flash_attn_forward,
+    register_with_transformers,
+    supports_flash_attn,
+)
+
+__all__ = [
+    "BlockParams",
+    "NeuronVitFallbackWarning",
+    "NeuronVitUnsupported",
+    "Support",
+    "flash_attn_forward",
+    "last_path",
+    "launches",
+    "layer_norm",
+    "layers",
+    "linear",
+    "mlp",
+    "register_with_transformers",
+    "reset_launches",
+    "rms_norm",
+    "scaled_dot_product_attention",
+    "supports",
+    "supports_flash_attn",
+    "vit_block",
+]

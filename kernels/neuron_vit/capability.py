@@ -1,0 +1,94 @@
+"""What the NKI kernels take, asked before a launch."""
+
+import inspect
+from dataclasses import dataclass
+from typing import Dict, Optional, Union
+
+import torch
+
+from . import _environment, _nki
+
+_KERNELS = ("attention", "layer_norm", "linear", "mlp", "rms_norm", "vit_block")
+
+
+@dataclass(frozen=True)
+class Support:
+    """Whether a kernel takes a case; true in a condition when it does.
+
+    `reason` names the limit and the value found, `remedy` what to do; both are empty when `ok`.
+    """
+
+    ok: bool
+    reason: str = ""
+    remedy: str = ""
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+
+def supports(
+    name: str,
+    *,
+    dtype: Union[torch.dtype, str] = torch.bfloat16,
+    target: Optional[str] = None,
+    **shape: int,
+) -> Support:
+    """Whether the NKI kernel `name` takes tensors of these sizes. Needs neither `nki` nor a chip.
+
+    Args:
+        name: "layer_norm", "rms_norm", "linear", "mlp", "attention" (also under the name
+            "scaled_dot_product_attention") or "vit_block".
+        dtype: of the tensors, as torch.dtype or its name.
+        target: "trn2" or "trn3"; None is NEURON_PLATFORM_TARGET_OVERRIDE, or trn2 when that is
+            unset.
+        **shape: the sizes, all of them:
+
+            - layer_norm, rms_norm: width
+            - linear: tokens, in_features, out_features
+            - mlp: tokens, width, hidden, out
+            - attention: batch, heads, q_len, k_len, head_dim
+            - vit_block: batch, tokens, width, heads, head_dim, hidden
+
+    Example:
+        >>> supports("attention", batch=8, heads=12, q_len=197, k_len=197, head_dim=64).ok
+        True
+    """
+    name = "attention" if name == "scaled_dot_product_attention" else name
+    if name not in _KERNELS:
+        raise ValueError(f"neuron-vit: supports: name is {name!r}; it must be {_or(_KERNELS)}")
+    if target is None:
+        target = _environment.target()
+    elif target not in ("trn2", "trn3"):
+        raise ValueError(f"neuron-vit: supports: target is {target!r}; it must be trn2 or trn3")
+    sizes = [
+        parameter
+        for parameter in inspect.signature(getattr(_nki.limits(), name)).parameters
+        if parameter not in ("dtype_name", "target")
+    ]
+    if set(shape) != set(sizes):
+        raise TypeError(
+            f"neuron-vit: supports: {name} takes the sizes {', '.join(sizes)}; "
+            f"found {', '.join(shape) or 'none'}"
+        )
+    return check(name, shape, dtype_name(dtype), target)
+
+
+def check(name: str, shape: Dict[str, int], dtype: str, target: str) -> Support:
+    """`supports` for arguments that are known to be valid."""
+    limits = _nki.limits()
+    if dtype not in limits.DTYPE_BYTES:
+        return Support(
+            False,
+            f"{name} dtype={dtype} is not {_or(tuple(limits.DTYPE_BYTES))}",
+            "convert the tensors, for example with .to(torch.float32)",
+        )
+    return Support(*getattr(limits, name)(**shape, dtype_name=dtype, target=target))
+
+
+def dtype_name(dtype: Union[torch.dtype, str]) -> str:
+    """The name of a dtype as the limits spell it, such as "bfloat16"."""
+    return str(dtype).replace("torch.", "")
+
+
+def _or(names: tuple) -> str:
+    return ", ".join(names[:-1]) + " or " + names[-1]

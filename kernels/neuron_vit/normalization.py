@@ -1,0 +1,171 @@
+"""`layer_norm` and `rms_norm`, the twins of `torch.nn.functional`, with an optional residual."""
+
+import math
+from typing import Any, Optional, Sequence, Tuple, Union
+
+import torch
+from torch import Tensor
+
+from . import _dispatch, _validate, reference
+from ._autograd import differentiate_reference
+from ._ops import add_op_namespace_prefix, ops
+
+
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Union[int, Sequence[int]],
+    weight: Optional[Tensor] = None,
+    bias: Optional[Tensor] = None,
+    eps: float = 1e-5,
+    *,
+    residual: Optional[Tensor] = None,
+) -> Union[Tensor, Tuple[Tensor, Tensor]]:
+    """Layer norm over the last dimensions, as `torch.nn.functional.layer_norm`.
+
+    Args:
+        input: [..., *normalized_shape], bfloat16, float16 or float32 (float64 runs as PyTorch
+            operations).
+        normalized_shape: the sizes of the dimensions that are normalised together.
+        weight, bias: [*normalized_shape] or None, with the dtype of `input`.
+        eps: added to the variance.
+        residual: a tensor like `input` that is added to it first, or None.
+
+    Returns:
+        The normalised tensor, shape and dtype of `input`. With a residual: that tensor and the sum
+        `input + residual`, which is where the residual stream goes on. Statistics are float32.
+
+    Raises:
+        ValueError or TypeError: an argument does not fit; the message names it.
+        NeuronVitUnsupported: NEURON_VIT_REQUIRE_NKI=1 and no kernel covers the call.
+    """
+    shape = _normalized_shape("layer_norm", input, normalized_shape, eps)
+    rows, weight, residual = _operands("layer_norm", input, shape, weight, residual)
+    if bias is not None:
+        _validate.parameter(
+            "layer_norm", "bias", bias, shape, "which is normalized_shape", "input", input
+        )
+        bias = bias.reshape(-1)
+    if residual is None:
+        return ops.layer_norm(rows, weight, bias, eps).reshape(input.shape)
+    normalized, total = ops.add_layer_norm(rows, residual, weight, bias, eps)
+    return normalized.reshape(input.shape), total.reshape(input.shape)
+
+
+def rms_norm(
+    input: Tensor,
+    normalized_shape: Union[int, Sequence[int]],
+    weight: Optional[Tensor] = None,
+    eps: Optional[float] = None,
+    *,
+    residual: Optional[Tensor] = None,
+) -> Union[Tensor, Tuple[Tensor, Tensor]]:
+    """RMS norm over the last dimensions, as `torch.nn.functional.rms_norm`.
+
+    Arguments, results and errors as in `layer_norm`. `eps` None is the `torch.finfo(dtype).eps` of
+    the dtype of the statistics: float32, or float64 for such an input.
+    """
+    if eps is None:
+        _validate.floating_tensor("rms_norm", "input", input)
+        statistics = torch.float64 if input.dtype == torch.float64 else torch.float32
+        eps = torch.finfo(statistics).eps
+    shape = _normalized_shape("rms_norm", input, normalized_shape, eps)
+    rows, weight, residual = _operands("rms_norm", input, shape, weight, residual)
+    if residual is None:
+        return ops.rms_norm(rows, weight, eps).reshape(input.shape)
+    normalized, total = ops.add_rms_norm(rows, residual, weight, eps)
+    return normalized.reshape(input.shape), total.reshape(input.shape)
+
+
+def _normalized_shape(function: str, input: Any, normalized_shape: Any, eps: Any) -> Tuple:
+    _validate.floating_tensor(function, "input", input, "at least 1")
+    _validate.epsilon(function, eps)
+    if isinstance(normalized_shape, int):
+        shape = (normalized_shape,)
+    else:
+        shape = tuple(normalized_shape)
+    if not shape or tuple(input.shape[-len(shape) :]) != shape:
+        raise _validate.fail(
+            function,
+            "normalized_shape",
+            f"is {shape}",
+            f"it must be the last sizes of input, whose shape is {tuple(input.shape)}",
+            f"For the last dimension alone pass ({input.shape[-1]},)",
+        )
+    return shape
+
+
+def _operands(
+    function: str, input: Tensor, shape: Tuple, weight: Any, residual: Any
+) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
+    """Input, weight and residual as [rows, width], [width] and [rows, width]."""
+    width = math.prod(shape)
+    rows = math.prod(input.shape[: -len(shape)])
+    if weight is not None:
+        _validate.parameter(
+            function, "weight", weight, shape, "which is normalized_shape", "input", input
+        )
+        weight = weight.reshape(-1)
+    if residual is not None:
+        _validate.parameter(
+            function, "residual", residual, input.shape, "the shape of input", "input", input
+        )
+        residual = residual.reshape(rows, width)
+    return input.reshape(rows, width), weight, residual
+
+
+@torch.library.custom_op(add_op_namespace_prefix("layer_norm"), mutates_args=())
+def _layer_norm(x: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], eps: float) -> Tensor:
+    return _dispatch.run("layer_norm", (x, weight, bias, None, eps), {"width": x.shape[1]})
+
+
+@torch.library.custom_op(add_op_namespace_prefix("add_layer_norm"), mutates_args=())
+def _add_layer_norm(
+    x: Tensor, residual: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], eps: float
+) -> Tuple[Tensor, Tensor]:
+    return _dispatch.run("layer_norm", (x, weight, bias, residual, eps), {"width": x.shape[1]})
+
+
+@torch.library.custom_op(add_op_namespace_prefix("rms_norm"), mutates_args=())
+def _rms_norm(x: Tensor, weight: Optional[Tensor], eps: float) -> Tensor:
+    return _dispatch.run("rms_norm", (x, weight, None, eps), {"width": x.shape[1]})
+
+
+@torch.library.custom_op(add_op_namespace_prefix("add_rms_norm"), mutates_args=())
+def _add_rms_norm(
+    x: Tensor, residual: Tensor, weight: Optional[Tensor], eps: float
+) -> Tuple[Tensor, Tensor]:
+    return _dispatch.run("rms_norm", (x, weight, residual, eps), {"width": x.shape[1]})
+
+
+@_layer_norm.register_fake
+def _(x, weight, bias, eps):
+    return x.new_empty(x.shape)
+
+
+@_add_layer_norm.register_fake
+def _(x, residual, weight, bias, eps):
+    return x.new_empty(x.shape), x.new_empty(x.shape)
+
+
+@_rms_norm.register_fake
+def _(x, weight, eps):
+    return x.new_empty(x.shape)
+
+
+@_add_rms_norm.register_fake
+def _(x, residual, weight, eps):
+    return x.new_empty(x.shape), x.new_empty(x.shape)
+
+
+differentiate_reference(
+    _layer_norm, lambda x, weight, bias, eps: reference.layer_norm(x, weight, bias, None, eps)
+)
+differentiate_reference(
+    _add_layer_norm,
+    lambda x, residual, weight, bias, eps: reference.layer_norm(x, weight, bias, residual, eps),
+)
+differentiate_reference(_rms_norm, lambda x, weight, eps: reference.rms_norm(x, weight, None, eps))
+differentiate_reference(
+    _add_rms_norm,
+    lambda x, residual, weight, eps: reference.rms_norm(x, weight, residual, eps),
+)

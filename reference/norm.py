@@ -1,0 +1,52 @@
+"""Layer norm and RMS norm over the last dimension, with an optional residual added first.
+
+Traffic in elements for N rows of width D: reads N*D (2*N*D with a residual) and one or two vectors
+of D, writes N*D (2*N*D with a residual).
+"""
+
+from typing import Optional, Tuple, Union
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .precision import wide
+
+
+def layer_norm(
+    x: Tensor,
+    weight: Optional[Tensor],
+    bias: Optional[Tensor],
+    residual: Optional[Tensor],
+    eps: float,
+) -> Union[Tensor, Tuple[Tensor, Tensor]]:
+    """y = (s - mean(s)) / sqrt(var(s) + eps) * weight + bias, with s = x + residual.
+
+    x, residual: [..., D]; weight, bias: [D]; the variance is the biased one. Without a residual the
+    result is y alone; with one it is (y, s), where s is rounded to the dtype of x but y was
+    computed from the unrounded sum.
+    """
+    total = wide(x) if residual is None else wide(x) + wide(residual)
+    normalized = F.layer_norm(total, (x.shape[-1],), _wide(weight), _wide(bias), eps).to(x.dtype)
+    return normalized if residual is None else (normalized, total.to(x.dtype))
+
+
+def rms_norm(
+    x: Tensor,
+    weight: Optional[Tensor],
+    residual: Optional[Tensor],
+    eps: float,
+) -> Union[Tensor, Tuple[Tensor, Tensor]]:
+    """y = s / sqrt(mean(s * s) + eps) * weight, with s = x + residual.
+
+    Shapes and results as in `layer_norm`.
+    """
+    total = wide(x) if residual is None else wide(x) + wide(residual)
+    scaled = total * torch.rsqrt(total.square().mean(dim=-1, keepdim=True) + eps)
+    if weight is not None:
+        scaled = scaled * wide(weight)
+    return scaled.to(x.dtype) if residual is None else (scaled.to(x.dtype), total.to(x.dtype))
+
+
+def _wide(parameter: Optional[Tensor]) -> Optional[Tensor]:
+    return None if parameter is None else wide(parameter)
