@@ -95,36 +95,74 @@ def vit_block(
     tokens_out = out.reshape((batch * length, width))
     norm1 = (norm1_weight, norm1_bias, eps, norm)
     norm2 = (norm2_weight, norm2_bias, eps, norm)
+    attention = (qkv_weight, qkv_bias, num_heads, dim, heads_pass, attention_scale)
     projection = (proj_weight, proj_bias, scale1)
     mlp_weights = (fc1_weight, fc1_bias, fc2_weight, fc2_bias, scale2)
     begin, end = program_share(batch, 1)
     for image in range(begin, end, images):
-        first = image * length
-        count = min(images, end - image) * length
-        rows = attention_rows(
-            norm_columns(tokens_in, first, count, norm1),
+        transform_group(
+            tokens_out,
+            tokens_in,
+            image * length,
+            min(images, end - image) * length,
             length,
-            qkv_weight,
-            qkv_bias,
-            num_heads,
-            dim,
-            heads_pass,
-            attention_scale,
+            block,
+            norm1,
+            attention,
+            projection,
+            norm2,
+            mlp_weights,
+            activation,
         )
-        attended = image_columns(rows, length, count)
-        for start in range(0, count, block):
-            size = min(block, count - start)
-            result = finish_tokens(
-                tokens_in,
+    return out
+
+
+def transform_group(
+    out,
+    x,
+    first,
+    count,
+    length,
+    block,
+    norm1,
+    attention,
+    projection,
+    norm2,
+    mlp_weights,
+    activation,
+):
+    """The block for one group of images: HBM rows [first, first + count) of x -> the same of out.
+
+    A function of its own, so that a group's tiles are gone when the next group begins.
+    """
+    qkv_weight, qkv_bias, heads, dim, heads_pass, scale = attention
+    rows = attention_rows(
+        norm_columns(x, first, count, norm1),
+        length,
+        qkv_weight,
+        qkv_bias,
+        heads,
+        dim,
+        heads_pass,
+        scale,
+    )
+    attended = image_columns(rows, length, count)
+    for start in range(0, count, block):
+        size = min(block, count - start)
+        store_tiles(
+            out,
+            first + start,
+            size,
+            finish_tokens(
+                x,
                 first + start,
                 attended[:, :, start : start + size],
                 projection,
                 norm2,
                 mlp_weights,
                 activation,
-            )
-            store_tiles(tokens_out, first + start, size, result)
-    return out
+            ),
+        )
 
 
 def finish_tokens(x, first, attended, projection, norm, mlp_weights, activation):
