@@ -1,0 +1,50 @@
+"""The checks, one module a concern.
+
+Each has ``check(unit, context)``, called for every function of kernel code, or
+``check_class(value, context)``, called for every class.
+"""
+
+from . import (
+    calls,
+    classes,
+    deprecated,
+    dictionaries,
+    dma,
+    enums,
+    libraries,
+    loops,
+    names,
+    operands,
+    partitions,
+    purity,
+    registers,
+    results,
+    signatures,
+    syntax,
+    tensor_values,
+    views,
+    wrappers,
+)
+
+UNIT_CHECKS = (
+    signatures.check,
+    syntax.check,
+    libraries.check,
+    names.check,
+    calls.check,
+    enums.check,
+    wrappers.check,
+    dictionaries.check,
+    results.check,
+    dma.check,
+    views.check,
+    partitions.check,
+    operands.check,
+    registers.check,
+    loops.check,
+    tensor_values.check,
+    purity.check,
+    deprecated.check,
+)
+
+CLASS_CHECKS = (classes.check_class,)

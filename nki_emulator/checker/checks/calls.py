@@ -1,0 +1,103 @@
+"""E05, E07, E14: arguments of every call of the NKI API and of tensor methods."""
+
+import ast
+
+from ..ast_tools import text
+from ..binding import bind
+from ..old_names import BETA_ARGUMENTS, REMOVED_ARGUMENTS
+from ..values import ApiName, Constant, Container, Sequence, Tensor
+from .names import suggestion
+
+
+def check(unit, context):
+    for node, scope in unit.nodes:
+        if isinstance(node, ast.Call):
+            signature = called_signature(context, node, scope)
+            if signature is not None:
+                check_call(unit, context, node, scope, signature)
+
+
+def called_signature(context, node, scope):
+    """Signature of the API function or tensor method that a call certainly calls, or None."""
+    api = context.evaluator.api
+    function = context.value(node.func, scope)
+    if isinstance(function, ApiName):
+        return api.functions.get(function.path)
+    if isinstance(node.func, ast.Attribute):
+        if isinstance(context.value(node.func.value, scope), Tensor):
+            return api.tensor_methods.get(node.func.attr)
+    return None
+
+
+def check_call(unit, context, node, scope, signature):
+    """Report the first thing that is wrong: the rest often follows from it."""
+    if is_old_order(context, node, scope, signature):
+        context.report(unit.module, "E14-argument-order", node, f"`{text(node)}`")
+        return
+    bound = bind(node, signature)
+    takes = f"{signature.path} takes {', '.join(signature.names) or 'no arguments'}"
+    if bound.unknown:
+        for keyword in bound.unknown:
+            report_unknown(unit, context, keyword, signature, takes)
+    elif bound.repeated:
+        keyword = bound.repeated[0]
+        found = f"{keyword.arg} is given by position and by keyword"
+        context.report(unit.module, "E05-repeated-argument", keyword.value, found, takes)
+    elif bound.too_many:
+        found = f"{len(node.args)} positional arguments"
+        context.report(unit.module, "E05-too-many-arguments", node, found, takes)
+    elif bound.missing:
+        found = f"`{text(node.func)}` without {', '.join(bound.missing)}"
+        context.report(unit.module, "E05-missing-argument", node, found, takes)
+
+
+def report_unknown(unit, context, keyword, signature, takes):
+    found = f"{keyword.arg}={text(keyword.value)}"
+    removed = REMOVED_ARGUMENTS.get((signature.path, keyword.arg))
+    if removed is not None:
+        context.report(
+            unit.module, "E14-removed-argument", keyword.value, found, takes, fix=removed
+        )
+    elif is_beta_argument(signature.path, keyword.arg):
+        context.report(
+            unit.module,
+            "E07-beta-argument",
+            keyword.value,
+            found,
+            takes,
+            fix=BETA_ARGUMENTS[keyword.arg],
+        )
+    else:
+        context.report(
+            unit.module,
+            "E05-unknown-argument",
+            keyword.value,
+            found,
+            takes,
+            fix=suggestion(keyword.arg, signature.names),
+        )
+
+
+def is_beta_argument(path, name):
+    if name == "mask":
+        return path.startswith(("nki.isa.", "nki.language."))
+    return name == "dtype" and path.startswith("nki.isa.")
+
+
+def is_old_order(context, node, scope, signature):
+    """Positional arguments that only make sense in the order of NKI 0.2."""
+    if signature.path == "nki.isa.affine_select":
+        # Then: dst, pattern, offset, channel_multiplier, on_true_tile, on_false_value.
+        return is_number_at(context, node, scope, 3) or is_number_at(context, node, scope, 5)
+    if signature.path == "nki.isa.dma_compute" and len(node.args) > 2:
+        # Then: dst, srcs, scales, reduce_op.
+        value = context.value(node.args[2], scope)
+        return isinstance(value, (Sequence, Container))
+    return False
+
+
+def is_number_at(context, node, scope, position):
+    if position >= len(node.args):
+        return False
+    value = context.value(node.args[position], scope)
+    return isinstance(value, Constant) and type(value.value) in (int, float)

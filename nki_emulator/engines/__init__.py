@@ -1,0 +1,1 @@
+"""The instructions, a module for each engine: operand rules first, mathematics last."""

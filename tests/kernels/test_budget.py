@@ -1,0 +1,134 @@
+"""The budgets of nki_src/limits.py bound what a kernel really allocates under the emulator.
+
+A budget that is too small would let a launch fail on the chip; one that is far too large would
+refuse what fits. Both directions are checked.
+"""
+
+import pytest
+import torch
+
+import nki_emulator
+from neuron_vit.nki_src import attention, limits, linear, mlp, norm, vit_block
+
+DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
+
+# A budget covers the worst phase of the worst group, so small cases use less of it.
+LOOSEST = 0.6
+
+
+def tensors(dtype, *shapes):
+    return [torch.randn(*shape).to(DTYPES[dtype]) if shape else None for shape in shapes]
+
+
+def sbuf_peak(kernel, *arguments):
+    _, session = nki_emulator.record(kernel)(*arguments)
+    return session.sbuf.peak
+
+
+def assert_bounds(peak, budget):
+    assert peak <= budget
+    assert peak >= LOOSEST * budget
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("width", [768, 4096, 12288])
+def test_layer_norm(dtype, width):
+    x, weight, bias, residual = tensors(dtype, (130, width), (width,), (width,), (130, width))
+    peak = sbuf_peak(norm.layer_norm, x, weight, bias, residual, 1e-6)
+    assert_bounds(peak, limits.norm_bytes(width, limits.DTYPE_BYTES[dtype]))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", ["in_out", "out_in"])
+def test_linear(dtype, layout):
+    shape = (768, 1536) if layout == "in_out" else (1536, 768)
+    x, weight, bias = tensors(dtype, (600, 768), shape, (1536,))
+    peak = sbuf_peak(linear.linear, x, weight, bias, layout)
+    item = limits.DTYPE_BYTES[dtype]
+    assert_bounds(peak, limits.linear_bytes(600, 768, 1536, item, layout == "out_in"))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", ["in_out", "out_in"])
+def test_mlp(dtype, layout):
+    width, hidden = 768, 3072
+    fc1, fc2 = (width, hidden), (hidden, width)
+    if layout == "out_in":
+        fc1, fc2 = fc2, fc1
+    x, w1, b1, w2, b2 = tensors(dtype, (256, width), fc1, (hidden,), fc2, (width,))
+    peak = sbuf_peak(mlp.mlp, x, w1, b1, w2, b2, "gelu", layout)
+    item = limits.DTYPE_BYTES[dtype]
+    assert_bounds(peak, limits.mlp_bytes(256, width, hidden, width, item, layout == "out_in"))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "batch, heads, length, head_dim", [(1, 12, 197, 64), (2, 2, 1025, 80), (1, 24, 50, 32)]
+)
+def test_attention(dtype, batch, heads, length, head_dim):
+    q, k, v = tensors(dtype, *[(batch, heads, length, head_dim)] * 3)
+    peak = sbuf_peak(attention.attention, q, k, v, 0.1, None, None, None)
+    item = limits.DTYPE_BYTES[dtype]
+    available = limits.USABLE * limits.SBUF_BYTES["trn2"]
+    count = limits.attention_heads(heads, length, length, head_dim, item, available)
+    assert_bounds(peak, limits.attention_bytes(count, length, length, head_dim, item))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "batch, length, heads, head_dim, hidden",
+    [
+        (1, 197, 12, 64, 3072),
+        (3, 197, 6, 64, 1536),
+        (1, 577, 4, 72, 1024),
+        (40, 50, 3, 64, 768),
+        (230, 9, 3, 64, 384),
+    ],
+)
+def test_vit_block(dtype, batch, length, heads, head_dim, hidden):
+    width = heads * head_dim
+    vector = (width,)
+    arguments = tensors(
+        dtype,
+        (batch, length, width),
+        vector,
+        vector,
+        (width, 3 * width),
+        (3 * width,),
+        (width, width),
+        vector,
+        vector,
+        vector,
+        vector,
+        (width, hidden),
+        (hidden,),
+        (hidden, width),
+        vector,
+        vector,
+    )
+    peak = sbuf_peak(vit_block.vit_block, *arguments, heads, 1e-6, "layer", "gelu", head_dim**-0.5)
+    item = limits.DTYPE_BYTES[dtype]
+    available = limits.USABLE * limits.SBUF_BYTES["trn2"]
+    sizes = (length, width, heads, head_dim, hidden, item)
+    plan = limits.vit_block_plan(batch, *sizes, available)
+    assert_bounds(peak, limits.block_bytes(*plan, *sizes))
+
+
+def test_what_limits_allow_the_kernels_plan():
+    """The package's question and the kernel's own plan give the same answer at the boundary."""
+    available = limits.USABLE * limits.SBUF_BYTES["trn2"]
+    answers = set()
+    for tokens in (197, 1025, 2048, 3072, 4096):
+        for width, heads in ((768, 12), (1280, 16), (3200, 25)):
+            head_dim = width // heads
+            for dtype, item in limits.DTYPE_BYTES.items():
+                ok, reason, remedy = limits.vit_block(
+                    1, tokens, width, heads, head_dim, 4 * width, dtype, "trn2"
+                )
+                plan = limits.vit_block_plan(
+                    1, tokens, width, heads, head_dim, 4 * width, item, available
+                )
+                assert ok == (plan != (0, 0, 0))
+                assert ok or (str(int(available)) in reason and remedy)
+                answers.add(ok)
+    assert answers == {True, False}

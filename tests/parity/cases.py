@@ -1,0 +1,244 @@
+"""The table of parity cases: one row a case, in every dtype.
+
+A row names a kernel and the settings of its builder in `inputs.py` that differ from the defaults;
+adding a row adds its test for the kernel, for its twin in `reference/`, in three dtypes.
+
+GRID covers the shapes of the Vision Transformer families. The cheap kernels get the full cross
+product; of the expensive ones every value of every axis meets every dtype and the cross product is
+LONG. HOSTILE holds values that break careless kernels, LAYOUT and OPTIONS what a caller may pass.
+"""
+
+import itertools
+import zlib
+from dataclasses import dataclass
+
+import torch
+
+from . import inputs
+
+# The order gives float16, the slowest on a CPU, the smaller cases where a grid rotates by dtype.
+DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, "fp16": torch.float16}
+
+# Token counts of windows, and of 224 and 384 pixel images with patches of 14 and 16, with and
+# without a class token; head sizes, widths and MLP widths from ViT-Ti to SigLIP SO400M and ViT-g.
+TOKENS = (1, 49, 50, 64, 196, 197, 257, 577)
+HEAD_DIMS = (32, 64, 72, 80, 88, 128)
+WIDTHS = (192, 384, 768, 1152)
+HIDDENS = (512, 3072, 4304)
+ACTIVATIONS = ("gelu", "gelu_tanh", "quick_gelu")
+EPS = (1e-12, 1e-6, 1e-5)
+
+# (width, heads, head size) of blocks: every width and head size, also with heads * size != width.
+BLOCKS = (
+    (192, 3, 64),
+    (384, 12, 32),
+    (768, 6, 128),
+    (1152, 16, 72),
+    (192, 2, 80),
+    (768, 12, 64),
+    (384, 4, 88),
+    (1152, 18, 64),
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    kernel: str
+    dtype: str
+    settings: tuple
+    long: bool
+
+    @property
+    def id(self):
+        parts = [f"{name}:{value}" for name, value in self.settings]
+        return "-".join([self.kernel, self.dtype, *parts])
+
+    def build(self):
+        """The positional arguments; the seed is the case's name, so every case has its own."""
+        draw = inputs.Draw(DTYPES[self.dtype], seed=zlib.crc32(self.id.encode()))
+        return inputs.BUILDERS[self.kernel](draw, **dict(self.settings))
+
+
+def row(kernel, dtypes=tuple(DTYPES), long=False, **settings):
+    return [Case(kernel, dtype, tuple(settings.items()), long) for dtype in dtypes]
+
+
+def norm_grid():
+    for index, (rows, width) in enumerate(itertools.product(TOKENS, WIDTHS)):
+        eps = EPS[index % 3]
+        yield from row("layer_norm", rows=rows, width=width, eps=eps, residual=index % 2 == 0)
+        yield from row("rms_norm", rows=rows, width=width, eps=eps, residual=index % 2 == 1)
+
+
+def attention_grid():
+    for index, (tokens, head_dim) in enumerate(itertools.product(TOKENS, HEAD_DIMS)):
+        layout = inputs.LAYOUTS[index % len(inputs.LAYOUTS)]
+        yield from row("attention", tokens=tokens, head_dim=head_dim, layout=layout)
+
+
+def linear_grid():
+    features = WIDTHS + HIDDENS
+    for number, dtype in enumerate(DTYPES):
+        for index, tokens in enumerate(2 * TOKENS):
+            yield from row(
+                "linear",
+                dtypes=(dtype,),
+                tokens=tokens,
+                in_features=features[(index + 2 * number) % 7],
+                out_features=features[(3 * index + number + 2) % 7],
+                layout=("in_out", "out_in")[(index + index // 8 + number) % 2],
+            )
+    # Not from one MLP width to another: no model does, and it may exceed the chip.
+    pairs = {*itertools.product(features, WIDTHS), *itertools.product(WIDTHS, features)}
+    full = itertools.product(TOKENS, sorted(pairs), ("in_out", "out_in"))
+    for tokens, (in_features, out_features), layout in full:
+        yield from row(
+            "linear", long=True, tokens=tokens, in_features=in_features,
+            out_features=out_features, layout=layout,
+        )  # fmt: skip
+
+
+def mlp_grid():
+    shapes = list(itertools.product(TOKENS, WIDTHS, HIDDENS))
+    for index, (tokens, width, hidden) in enumerate(shapes):
+        yield from row(
+            "mlp", tokens=tokens, width=width, hidden=hidden,
+            activation=ACTIVATIONS[index // 3 % 3], layout=("in_out", "out_in")[index % 2],
+        )  # fmt: skip
+    options = itertools.product(shapes, ACTIVATIONS, ("in_out", "out_in"))
+    for (tokens, width, hidden), activation, layout in options:
+        yield from row(
+            "mlp", long=True, tokens=tokens, width=width, hidden=hidden, activation=activation,
+            layout=layout,
+        )  # fmt: skip
+
+
+def block_grid():
+    for number, dtype in enumerate(DTYPES):
+        for index, tokens in enumerate(2 * TOKENS):
+            width, heads, head_dim = BLOCKS[(index + index // 8 + 3 * number) % 8]
+            yield from row(
+                "vit_block",
+                dtypes=(dtype,),
+                tokens=tokens,
+                width=width,
+                heads=heads,
+                head_dim=head_dim,
+                hidden=HIDDENS[(index + number) % 3],
+                activation=ACTIVATIONS[(index + 2 * number) % 3],
+                norm=("layer", "rms")[(index // 2 + number) % 2],
+                layer_scale=(index + number) % 2 == 0,
+            )
+    for tokens, (width, heads, head_dim), hidden in itertools.product(TOKENS, BLOCKS, HIDDENS):
+        yield from row(
+            "vit_block", long=True, tokens=tokens, width=width, heads=heads, head_dim=head_dim,
+            hidden=hidden,
+        )  # fmt: skip
+
+
+GRID = [
+    *norm_grid(),
+    *attention_grid(),
+    *linear_grid(),
+    *mlp_grid(),
+    *block_grid(),
+    *row("attention", tokens=1025, head_dim=64, heads=1),
+    *row("attention", tokens=4096, head_dim=64, heads=1, long=True),
+]
+
+HOSTILE = [
+    # Variance 0, a variance of the size of eps, a mean far from 0, outliers, the ends of the range.
+    *(
+        case
+        for kernel in ("layer_norm", "rms_norm")
+        for eps in EPS
+        for values in ("equal", "faint")
+        for case in row(kernel, rows=130, width=768, values=values, eps=eps)
+    ),
+    *(
+        case
+        for kernel in ("layer_norm", "rms_norm")
+        for values in ("offset", "outliers", "huge")
+        for residual in (False, True)
+        for case in row(kernel, rows=130, width=1152, values=values, residual=residual)
+    ),
+    # Scores of plus and minus 1e4, overflowing any exp that is not shifted by the row's maximum.
+    *row("attention", tokens=197, values="logits", scale=1.0),
+    *row("attention", tokens=64, keys=577, head_dim=128, values="logits", scale=0.5),
+    *row("attention", tokens=130, head_dim=32, values="logits", scale=2.0, layout="packed"),
+    # Uniform weights: nothing but the count of keys and the mean of the values decides.
+    *row("attention", tokens=197, values="same_keys"),
+    *row("attention", tokens=257, head_dim=80, values="zero_queries"),
+    *row("attention", tokens=50, scale=1e-6),
+    # A negative scale: the largest weight belongs to the smallest product.
+    *row("attention", tokens=50, scale=-1.0),
+    *row("attention", tokens=50, values="logits", scale=-1.0),
+    *row("linear", tokens=130, in_features=768, values="outliers"),
+    *row("linear", tokens=130, in_features=768, values="offset"),
+    *row("linear", tokens=130, in_features=768, values="huge", layout="out_in"),
+    # The activations far into both tails, and with outlier channels.
+    *(
+        case
+        for activation in ACTIVATIONS
+        for case in row("mlp", tokens=50, hidden=512, activation=activation, spread=30.0)
+    ),
+    *row("mlp", tokens=130, width=384, values="outliers"),
+    *row("vit_block", tokens=50, logits=1e4),
+    *row("vit_block", tokens=197, heads=2, head_dim=80, logits=1e4, norm="rms"),
+    *(
+        case
+        for values, eps in itertools.product(("equal", "faint"), EPS)
+        for case in row("vit_block", tokens=50, values=values, eps=eps)
+    ),
+    *row("vit_block", tokens=50, values="offset"),
+    *row("vit_block", tokens=50, values="outliers", norm="rms"),
+    *row("vit_block", tokens=129, values="outliers", layer_scale=True),
+]
+
+LAYOUT = [
+    *(
+        case
+        for layout in inputs.LAYOUTS
+        for case in row("attention", tokens=50, head_dim=72, batch=2, heads=3, layout=layout)
+    ),
+    *(
+        case
+        for layout in ("in_out", "out_in")
+        for bias in (True, False)
+        for case in [
+            *row("linear", tokens=65, in_features=200, out_features=130, layout=layout, bias=bias),
+            *row("mlp", tokens=65, width=200, hidden=300, layout=layout, bias=bias),
+        ]
+    ),
+]
+
+OPTIONS = [
+    *(
+        case
+        for kernel in ("layer_norm", "rms_norm")
+        for residual in (False, True)
+        for case in row(kernel, rows=65, width=200, affine=False, residual=residual)
+    ),
+    # Wider than a block of columns, with a tail.
+    *row("layer_norm", rows=3, width=3200, residual=True),
+    *row("rms_norm", rows=3, width=3200, residual=True),
+    # Queries and keys of different lengths, batches, more heads than one pass holds.
+    *row("attention", tokens=1, keys=197),
+    *row("attention", tokens=197, keys=1),
+    *row("attention", tokens=64, keys=577, head_dim=32, layout="transposed"),
+    *row("attention", tokens=577, keys=49, head_dim=88, layout="padded"),
+    *row("attention", tokens=50, batch=3, heads=5, head_dim=104),
+    *row("attention", tokens=17, batch=1, heads=70, head_dim=32, layout="packed"),
+    *row("attention", tokens=197, scale=0.3),
+    *row("linear", tokens=700, in_features=130, out_features=1000),
+    *row("mlp", tokens=50, hidden=512, out=130, activation="gelu_tanh"),
+    *row("mlp", tokens=600, width=130, hidden=200),
+    *row("vit_block", tokens=50, bias=False),
+    *row("vit_block", tokens=50, bias=False, norm="rms", layer_scale=True),
+    *row("vit_block", tokens=50, batch=3, layer_scale=True, activation="quick_gelu"),
+    *row("vit_block", tokens=197, batch=2, norm="rms", activation="gelu_tanh"),
+    *row("vit_block", tokens=17, batch=9, width=200, heads=3, head_dim=104, hidden=300),
+]
+
+# A row of a long cross product that is in the short grid as well counts once, as short.
+CASES = list({case.id: case for case in reversed([*GRID, *HOSTILE, *LAYOUT, *OPTIONS])}.values())

@@ -1,0 +1,326 @@
+"""Deliberate faults in the kernels: each must turn the parity rule red.
+
+A fault is one edit of one source file: a line that a tired author could have written. It is applied
+to a copy of `nki_src` imported under another name, and the kernel is run on one small case. The
+text that is replaced must occur exactly once, so a fault cannot quietly stop being applied when the
+kernel changes.
+"""
+
+import importlib
+import shutil
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from .cases import row
+from .kernels import SOURCES
+
+
+@dataclass(frozen=True)
+class Fault:
+    kernel: str
+    name: str
+    file: str
+    old: str
+    new: str
+    settings: dict
+    dtype: str = "fp32"
+
+    @property
+    def id(self):
+        return f"{self.kernel}: {self.name}"
+
+    def case(self):
+        return row(self.kernel, dtypes=(self.dtype,), **self.settings)[0]
+
+    def edit(self, text):
+        found = text.count(self.old)
+        if found != 1:
+            raise LookupError(
+                f"fault '{self.id}': the text to replace occurs {found} times in {self.file}, "
+                f"expected once; adapt the fault to the kernel:\n{self.old}"
+            )
+        return text.replace(self.old, self.new)
+
+
+@contextmanager
+def edited_kernels(fault, directory):
+    """The importable name of a copy of `nki_src` below `directory` with the fault in it.
+
+    fault: None leaves the copy unchanged.
+    """
+    name = "nki_src_with_a_fault"
+    shutil.copytree(SOURCES, directory / name, ignore=shutil.ignore_patterns("__pycache__"))
+    if fault is not None:
+        path = directory / name / fault.file
+        path.write_text(fault.edit(path.read_text()))
+    sys.path.insert(0, str(directory))
+    importlib.invalidate_caches()
+    try:
+        yield name
+    finally:
+        sys.path.remove(str(directory))
+        for module in [module for module in sys.modules if module.split(".")[0] == name]:
+            del sys.modules[module]
+
+
+NORM = dict(rows=129, width=200)
+FAINT = dict(rows=20, width=200, values="faint", eps=1e-6)
+EQUAL = dict(rows=20, width=768, values="equal", eps=1e-12)
+# Two key tiles, the last with 69 of 128 rows, and a query tile of the same size.
+ATTENTION = dict(tokens=197, head_dim=32)
+SCORES = dict(tokens=64, keys=577, head_dim=64, values="logits", scale=1.0)
+LINEAR = dict(tokens=65, in_features=200, out_features=700)
+MLP = dict(tokens=65, width=200, hidden=300)
+BLOCK = dict(tokens=17, width=136, heads=2, head_dim=32, hidden=200, batch=2, layer_scale=True)
+
+FAULTS = [
+    # layer_norm and rms_norm
+    Fault(
+        "layer_norm", "eps forgotten", "norm.py",
+        "scale=1.0 / width, bias=eps)", "scale=1.0 / width, bias=0.0)", FAINT,
+    ),
+    Fault(
+        "layer_norm", "variance of a sample instead of the population", "norm.py",
+        "scale=1.0 / width, bias=eps)", "scale=1.0 / (width - 1), bias=eps)", NORM,
+    ),
+    Fault(
+        "layer_norm", "bias dropped", "norm.py",
+        "scale_rows(dst, rows, nl.multiply, scale, nl.add, bias)",
+        "scale_rows(dst, rows, nl.multiply, scale, nl.add, None)", NORM,
+    ),
+    Fault(
+        "layer_norm", "weight dropped", "norm.py",
+        "scale_rows(rows, rows, nl.add, minus_mean, nl.multiply, weight)",
+        "scale_rows(rows, rows, nl.add, minus_mean, nl.multiply, None)", NORM,
+    ),
+    Fault(
+        "layer_norm", "mean of equal values left with its rounding", "norm.py",
+        "    nisa.tensor_scalar(dst=rest, data=total, op0=nl.multiply, operand0=-1.0 / width)",
+        "    nisa.tensor_scalar(dst=rest, data=total, op0=nl.multiply, operand0=0.0)", EQUAL,
+    ),
+    Fault(
+        "layer_norm", "residual subtracted", "norm.py",
+        "data1=block, data2=other, op=nl.add)", "data1=block, data2=other, op=nl.subtract)",
+        dict(NORM, residual=True),
+    ),
+    Fault(
+        "layer_norm", "sum returned without the residual", "norm.py",
+        "            nisa.tensor_copy(dst=block, src=rows[:, low:high])\n", "",
+        dict(NORM, residual=True),
+    ),
+    Fault(
+        "layer_norm", "last row of the last tile skipped", "norm.py",
+        "last = min(first + PARTITIONS, end)", "last = min(first + PARTITIONS, end - 1)",
+        dict(NORM, rows=130),
+    ),
+    Fault(
+        "rms_norm", "eps forgotten", "norm.py",
+        "inverse_deviation(dst, rows, 0.0, eps)", "inverse_deviation(dst, rows, 0.0, 0.0)", FAINT,
+    ),
+    Fault(
+        "rms_norm", "mean subtracted", "norm.py",
+        'residual, eps, "rms")', 'residual, eps, "layer")', NORM,
+    ),
+    Fault(
+        "rms_norm", "weight dropped", "norm.py",
+        "scale_rows(dst, rows, nl.multiply, scale, nl.multiply, weight)",
+        "scale_rows(dst, rows, nl.multiply, scale, nl.multiply, None)", NORM,
+    ),
+    # linear
+    Fault(
+        "linear", "bias dropped", "linear.py",
+        "weight, weight_layout, bias, None, None)", "weight, weight_layout, None, None, None)",
+        LINEAR,
+    ),
+    Fault(
+        "linear", "bias of the first columns used for all", "tiles.py",
+        "return row[0:count, low:high]", "return row[0:count, 0 : high - low]", LINEAR,
+    ),
+    Fault(
+        "linear", "last chunk of the contraction skipped", "tiles.py",
+        "for chunk in range(ceil_div(depth, PARTITIONS)):\n        size = min(PARTITIONS, depth",
+        "for chunk in range(depth // PARTITIONS):\n        size = min(PARTITIONS, depth", LINEAR,
+    ),
+    Fault(
+        "linear", "last feature of the contraction skipped", "tiles.py",
+        "size = min(PARTITIONS, depth - chunk * PARTITIONS)",
+        "size = min(PARTITIONS, depth - chunk * PARTITIONS - 1)", LINEAR, "bf16",
+    ),
+    Fault(
+        "linear", "each chunk overwrites the sum", "tiles.py",
+        "accumulate=(chunk > 0),", "accumulate=False,", LINEAR,
+    ),
+    Fault(
+        "linear", "square weight not transposed", "tiles.py",
+        'if layout == "out_in":', 'if layout == "never":',
+        dict(tokens=65, in_features=192, out_features=192, layout="out_in"),
+    ),
+    # mlp
+    Fault(
+        "mlp", "tanh approximation for exact GELU", "mlp.py",
+        "return nl.gelu\n", "return nl.gelu_apprx_tanh\n", MLP,
+    ),
+    Fault(
+        "mlp", "exact GELU for the tanh approximation", "mlp.py",
+        "return nl.gelu_apprx_tanh\n", "return nl.gelu\n", dict(MLP, activation="gelu_tanh"),
+    ),
+    Fault(
+        "mlp", "tanh approximation for quick GELU", "mlp.py",
+        "return nl.gelu_apprx_sigmoid\n", "return nl.gelu_apprx_tanh\n",
+        dict(MLP, activation="quick_gelu"),
+    ),
+    Fault(
+        "mlp", "first bias dropped", "tiles.py",
+        "bias=None if bias_columns == None else bias_columns[0:size, chunk : chunk + 1],",
+        "bias=None,", MLP, "bf16",
+    ),
+    Fault(
+        "mlp", "first bias of the first chunk used for all", "tiles.py",
+        "bias_columns[0:size, chunk : chunk + 1],\n                )",
+        "bias_columns[0:size, 0:1],\n                )", MLP, "bf16",
+    ),
+    Fault(
+        "mlp", "second bias dropped", "mlp.py",
+        "hidden, fc2_weight, layout, fc2_bias, scale", "hidden, fc2_weight, layout, None, scale",
+        MLP, "bf16",
+    ),
+    Fault(
+        "mlp", "tail of a vector shifted by one", "tiles.py",
+        "src=vector[base + full * step : base + here].expand_dim(0),",
+        "src=vector[base + full * step - 1 : base + here - 1].expand_dim(0),", MLP, "bf16",
+    ),
+    # attention
+    Fault(
+        "attention", "scale forgotten", "attention.py",
+        "scale=scale,\n            )", "scale=1.0,\n            )", ATTENTION, "bf16",
+    ),
+    Fault(
+        "attention", "scale one per cent off", "attention.py",
+        "scale=scale,\n            )", "scale=1.01 * scale,\n            )", ATTENTION,
+    ),
+    Fault(
+        "attention", "last key missing from the product with the values", "attention.py",
+        "size = min(PARTITIONS, k_len - tile * PARTITIONS)",
+        "size = min(PARTITIONS, k_len - 1 - tile * PARTITIONS)", ATTENTION, "bf16",
+    ),
+    Fault(
+        "attention", "one key beyond the last", "attention.py",
+        "size = min(PARTITIONS, k_len - tile * PARTITIONS)",
+        "size = min(PARTITIONS, k_len + 1 - tile * PARTITIONS)", ATTENTION, "bf16",
+    ),
+    Fault(
+        "attention", "first key tile overwritten", "attention.py",
+        "accumulate=(tile > 0),", "accumulate=False,", ATTENTION, "bf16",
+    ),
+    Fault(
+        "attention", "maximum not subtracted", "attention.py",
+        "operand0=SHIFT_STEP,", "operand0=0.0,", SCORES, "bf16",
+    ),
+    Fault(
+        "attention", "maximum of the first 512 keys only", "attention.py",
+        "    if blocks == 1:\n", "    if blocks > 0:\n", SCORES,
+    ),
+    Fault(
+        "attention", "denominator doubled", "attention.py",
+        "value=1.0)", "value=2.0)", ATTENTION, "bf16",
+    ),
+    Fault(
+        "attention", "values of the first head for all", "attention.py",
+        "moving=values[0:size, tile, first + head, :],", "moving=values[0:size, tile, first, :],",
+        ATTENTION, "bf16",
+    ),
+    Fault(
+        "attention", "first image read for all", "attention.py",
+        "offset=image * strides[0] + first", "offset=first",
+        dict(ATTENTION, batch=2, layout="packed"), "bf16",
+    ),
+    Fault(
+        "attention", "token stride of a dense tensor in a view", "attention.py",
+        "pattern=[[strides[2], high - low]", "pattern=[[dim, high - low]",
+        dict(ATTENTION, layout="transposed"), "bf16",
+    ),
+    Fault(
+        "attention", "second block of queries stored over the first", "attention.py",
+        "out, image, start, size, first, rows)\n", "out, image, 0, size, first, rows)\n",
+        dict(tokens=577, keys=49, head_dim=32), "bf16",
+    ),
+    Fault(
+        "attention", "second pass of heads stored over the first", "attention.py",
+        "out, image, start, size, first, rows)\n", "out, image, start, size, 0, rows)\n",
+        dict(tokens=17, heads=70, head_dim=32), "bf16",
+    ),
+    # vit_block
+    Fault(
+        "vit_block", "first residual dropped", "vit_block.py",
+        'proj_weight, "in_out", proj_bias, scale1, stream',
+        'proj_weight, "in_out", proj_bias, scale1, None', BLOCK, "bf16",
+    ),
+    Fault(
+        "vit_block", "second residual dropped", "vit_block.py",
+        "        scale2,\n        stream,\n", "        scale2,\n        None,\n", BLOCK, "bf16",
+    ),
+    Fault(
+        "vit_block", "first LayerScale dropped", "vit_block.py",
+        "proj_bias, scale1, stream", "proj_bias, None, stream", BLOCK, "bf16",
+    ),
+    Fault(
+        "vit_block", "second LayerScale dropped", "vit_block.py",
+        "        scale2,\n        stream,\n", "        None,\n        stream,\n", BLOCK, "bf16",
+    ),
+    Fault(
+        "vit_block", "first norm's parameters in the second norm", "vit_block.py",
+        "norm2 = (norm2_weight, norm2_bias, eps, norm)",
+        "norm2 = (norm1_weight, norm1_bias, eps, norm)", BLOCK, "bf16",
+    ),
+    Fault(
+        "vit_block", "eps of the norms forgotten", "vit_block.py",
+        "norm1 = (norm1_weight, norm1_bias, eps, norm)",
+        "norm1 = (norm1_weight, norm1_bias, 0.0, norm)",
+        dict(BLOCK, values="faint", eps=1e-6),
+    ),
+    Fault(
+        "vit_block", "RMS norm for layer norm", "vit_block.py",
+        "norm1 = (norm1_weight, norm1_bias, eps, norm)",
+        'norm1 = (norm1_weight, norm1_bias, eps, "rms")', dict(BLOCK, values="offset"), "bf16",
+    ),
+    Fault(
+        "vit_block", "bias of the norms dropped", "vit_block.py",
+        "transpose_rows(dst, normed, weight, bias)", "transpose_rows(dst, normed, weight, None)",
+        BLOCK, "bf16",
+    ),
+    Fault(
+        "vit_block", "queries used as keys", "vit_block.py",
+        "keys = project_heads(columns, weight, bias, embed + first",
+        "keys = project_heads(columns, weight, bias, first", BLOCK, "bf16",
+    ),
+    Fault(
+        "vit_block", "keys used as values", "vit_block.py",
+        "length, weight, bias, 2 * embed + first", "length, weight, bias, embed + first", BLOCK,
+        "bf16",
+    ),
+    Fault(
+        "vit_block", "value bias dropped", "vit_block.py",
+        "bias_row = broadcast_row(bias, first, heads * dim)",
+        "bias_row = None", BLOCK, "bf16",
+    ),
+    Fault(
+        "vit_block", "query and key bias dropped", "vit_block.py",
+        "bias_columns = load_columns(bias, first, heads * dim, packed * dim)",
+        "bias_columns = None", BLOCK, "bf16",
+    ),
+    Fault(
+        "vit_block", "keys of the first image for all", "vit_block.py",
+        "keys[:, :, token : token + length]", "keys[:, :, 0:length]", BLOCK, "bf16",
+    ),
+    Fault(
+        "vit_block", "last key ignored", "vit_block.py",
+        "keys[:, :, token : token + length]", "keys[:, :, token : token + length - 1]",
+        dict(BLOCK, tokens=50), "bf16",
+    ),
+    Fault(
+        "vit_block", "attention scale forgotten", "vit_block.py",
+        "        heads_pass,\n            attention_scale,\n",
+        "        heads_pass,\n            1.0,\n", BLOCK, "bf16",
+    ),
+]  # fmt: skip
