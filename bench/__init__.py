@@ -1,0 +1,1 @@
+"""The benchmark command (`neuron-vit-bench`) and the demo (`python -m bench.demo`)."""

@@ -1,0 +1,80 @@
+"""What the benchmark runs: the package's side computes what the eager side does."""
+
+import dataclasses
+
+import pytest
+import torch
+
+import neuron_vit
+from bench.blocks import ACTIVATIONS, PreNormBlock, pack
+from bench.cases import build_cases
+from bench.models import MODELS
+from bench.parity import compare
+from bench.paths import cpu_path, emulated_nki
+from bench.weights import fill_like_trained
+
+TINY = dataclasses.replace(MODELS["vit-ti16"], hidden=64, heads=2, head_dim=32, mlp=96)
+
+
+def block_and_input(activation="gelu", layer_scale=False):
+    shape = dataclasses.replace(TINY, activation=activation, layer_scale=layer_scale)
+    block = PreNormBlock.of(shape).eval().requires_grad_(False)
+    fill_like_trained(block, seed=3)
+    return block, torch.randn(2, 5, 64)
+
+
+@pytest.mark.parametrize("layer_scale", [False, True])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_a_packed_block_computes_the_same(activation, layer_scale):
+    block, x = block_and_input(activation, layer_scale)
+    with cpu_path():
+        result = neuron_vit.vit_block(x, pack(block, neuron_vit))
+    torch.testing.assert_close(result, block(x), rtol=1e-5, atol=1e-5)
+
+
+def test_packing_copies_the_weights():
+    block, x = block_and_input()
+    params = pack(block, neuron_vit)
+    before = neuron_vit.vit_block(x, params)
+    for parameter in block.parameters():
+        parameter.zero_()
+    torch.testing.assert_close(neuron_vit.vit_block(x, params), before, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("path", [cpu_path, emulated_nki])
+@pytest.mark.parametrize("level, count", [("op", 5), ("block", 1)])
+def test_cases_agree_with_float64(level, count, path):
+    cases = build_cases(TINY, level, 32, 2, torch.float32, neuron_vit)
+    assert len(cases) == count
+    for case in cases:
+        exact = case.exact()
+        assert exact.dtype == torch.float64
+        with path():
+            result = case.package()
+        assert result.dtype == torch.float32
+        for side in (case.eager(), result):
+            assert compare(side, exact).cos > 0.999999, case.op
+            assert compare(side, exact).max_abs_err < 1e-4, case.op
+
+
+def test_cases_are_the_same_every_time():
+    first, second = (build_cases(TINY, "block", 32, 1, torch.bfloat16, neuron_vit) for _ in "ab")
+    assert torch.equal(first[0].eager(), second[0].eager())
+
+
+def test_unknown_level():
+    with pytest.raises(ValueError, match="level='encoder'; it must be op or block"):
+        build_cases(TINY, "encoder", 32, 1, torch.float32, neuron_vit)
+
+
+def test_weights_are_like_trained_ones():
+    block = PreNormBlock.of(dataclasses.replace(MODELS["dinov2-s14"]))
+    fill_like_trained(block, seed=0)
+    norm = block.norm1.weight
+    assert 0.9 < norm.median() < 1.1
+    assert norm.max() > 3.0
+    biases = [p for name, p in block.named_parameters() if name.endswith("bias")]
+    assert len(biases) == 6
+    assert all(bias.count_nonzero() == bias.numel() for bias in biases)
+    assert 0.05 < block.ls1.gamma.min() and block.ls1.gamma.max() <= 1.0
+    assert block.mlp.fc1.weight.std().item() == pytest.approx(1.2 * 384**-0.5, rel=0.02)
