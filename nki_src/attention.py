@@ -96,7 +96,7 @@ def attend(dst, queries, keys, values, scale):
     heads = queries.shape[1]
     q_len = queries.shape[2]
     selector = shift_selector(heads, queries.dtype)
-    shift = shift_rows(queries, keys)
+    shift = shift_rows(queries, keys, scale)
     step = scores_heads(heads, q_len, keys.shape[2], dtype_bytes(queries.dtype))
     for first in range(0, heads, step):
         last = min(first + step, heads)
@@ -132,8 +132,9 @@ def shift_selector(heads, dtype):
     return selector
 
 
-def shift_rows(queries, keys):
-    """Minus the largest score of every query, as rows [2 heads, Sq]: highs, then lows.
+def shift_rows(queries, keys, scale):
+    """Minus the score of every query that scale makes the largest: rows [2 heads, Sq], highs
+    then lows.
 
     The maxima of a tile of queries come out as a column a head; the tensor engine turns the
     columns of all heads into rows at once.
@@ -145,7 +146,7 @@ def shift_rows(queries, keys):
     for low in range(0, q_len, PARTITIONS):
         high = min(low + PARTITIONS, q_len)
         count = high - low
-        largest = row_maxima(queries[:, :, low:high], keys)
+        largest = row_maxima(queries[:, :, low:high], keys, scale)
         pair = nl.ndarray((count, 2 * heads), dtype=dtype, buffer=nl.sbuf)
         nisa.tensor_scalar(
             dst=pair[:, 0:heads], data=largest, op0=nl.multiply, operand0=-1.0 / SHIFT_STEP
@@ -164,9 +165,10 @@ def shift_rows(queries, keys):
     return rows
 
 
-def row_maxima(queries, keys):
+def row_maxima(queries, keys, scale):
     """Largest score of each query of a tile: [d, heads, <= 128] -> float32 [queries, heads].
 
+    The scores are not scaled yet, so for a negative scale it is the smallest that is wanted.
     As many heads as fit share a PSUM bank, so that short sequences need few instructions.
     """
     heads = queries.shape[1]
@@ -174,6 +176,7 @@ def row_maxima(queries, keys):
     k_len = keys.shape[2]
     blocks = ceil_div(k_len, BANK)
     shared = max(1, BANK // k_len)
+    extreme = nl.maximum if scale >= 0.0 else nl.minimum
     partial = nl.ndarray((count, heads, blocks), dtype=nl.float32, buffer=nl.sbuf)
     for block in range(blocks):
         low = block * BANK
@@ -187,11 +190,11 @@ def row_maxima(queries, keys):
                     stationary=queries[:, head, :],
                     moving=keys[:, head, low:high],
                 )
-            nisa.tensor_reduce(dst=partial[:, first:last, block], op=nl.maximum, data=psum, axis=2)
+            nisa.tensor_reduce(dst=partial[:, first:last, block], op=extreme, data=psum, axis=2)
     if blocks == 1:
         return partial[:, :, 0]
     largest = nl.ndarray((count, heads), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_reduce(dst=largest, op=nl.maximum, data=partial, axis=2)
+    nisa.tensor_reduce(dst=largest, op=extreme, data=partial, axis=2)
     return largest
 
 

@@ -320,7 +320,7 @@ FAULTS = [
     ),
     Fault(
         "vit_block", "attention scale forgotten", "vit_block.py",
-        "        heads_pass,\n            attention_scale,\n",
-        "        heads_pass,\n            1.0,\n", BLOCK, "bf16",
+        "        heads_pass,\n        scale,\n",
+        "        heads_pass,\n        1.0,\n", BLOCK, "bf16",
     ),
 ]  # fmt: skip

@@ -10,7 +10,7 @@ rounding in that dtype is the measure of what a kernel may lose. An output passe
   the dtype at the magnitude of the reference's largest element;
 - its root-mean-square error is at most twice the base's plus the root-mean-square error of one
   correct rounding, ulp / sqrt(12), at the reference's root-mean-square magnitude. This slack
-  is a quarter of an ulp of a typical element: it lets an output be rounded once where the base
+  is 0.29 ulp of a typical element: it lets an output be rounded once where the base
   happens to be exact, and is far below the effect of a missing term;
 - its cosine with the reference is at least 0.9999 (undefined, hence not asked, when the reference
   is zero everywhere);
