@@ -117,6 +117,8 @@ class Api:
         """True if ``path`` is certainly not part of NKI 0.6."""
         if path in OPEN_NAMESPACES or path in ALIASES:
             return False
+        if path.rpartition(".")[2].startswith("__"):
+            return False
         if path.startswith(tuple(f"{name}." for name in OPEN_NAMESPACES)):
             return False
         if path.rpartition(".")[0] in self.enums and path.endswith((".name", ".value")):

@@ -31,6 +31,9 @@ def always_returns(statements):
     return False
 
 
+OTHER_CODE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
 def returns(function):
     """The return statements of a function itself, not of functions inside it."""
     found = []
@@ -39,6 +42,6 @@ def returns(function):
         node = pending.pop(0)
         if isinstance(node, ast.Return):
             found.append(node)
-        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+        elif not isinstance(node, OTHER_CODE):
             pending = list(ast.iter_child_nodes(node)) + pending
     return found

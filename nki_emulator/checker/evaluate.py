@@ -141,9 +141,11 @@ class Evaluator:
             return ApiName(canonical(f"{module}.{attribute}" if attribute else module))
         found = self.sources.imported(importer, level, module)
         if found is None:
-            if level > 0:
-                return UNKNOWN
-            return LibraryName(f"{module}.{attribute}" if attribute else module)
+            if level == 0:
+                return LibraryName(f"{module}.{attribute}" if attribute else module)
+            # A module of a folder without __init__.py.
+            inner = self.sources.imported(importer, level, f"{module}.{attribute}".lstrip("."))
+            return UNKNOWN if inner is None else ModuleValue(inner)
         if attribute is None:
             return ModuleValue(found)
         return self.module_attribute(found, attribute)

@@ -3,7 +3,7 @@
 Only rules that hold on every target are here; the emulator knows the rest.
 """
 
-from .api import INTEGER_DTYPES, ISA
+from .api import INTEGER_DTYPES
 
 ENGINES = {
     "tensor_copy": ("vector", "scalar", "gpsimd", "unknown"),
@@ -77,9 +77,7 @@ GPSIMD_OPERANDS = {
 
 # --- operations, as names of nki.language
 
-BITWISE = frozenset(
-    "invert bitwise_and bitwise_or bitwise_xor left_shift right_shift".split()
-)
+BITWISE = frozenset("invert bitwise_and bitwise_or bitwise_xor left_shift right_shift".split())
 COMPARISONS = frozenset("equal not_equal greater greater_equal less less_equal".split())
 UNARY = frozenset("abs square relu rsqrt reciprocal".split())
 ARITHMETIC = (
@@ -92,8 +90,8 @@ ARITHMETIC = (
 ALU = BITWISE | ARITHMETIC | UNARY
 ACTIVATIONS = frozenset(
     "copy square sigmoid relu prelu gelu gelu_dx gelu_apprx_tanh gelu_apprx_sigmoid "
-    "gelu_apprx_sigmoid_dx silu silu_dx tanh softplus mish erf erf_dx exp log sin arctan sqrt rsqrt "
-    "reciprocal sign abs".split()
+    "gelu_apprx_sigmoid_dx silu silu_dx tanh softplus mish erf erf_dx exp log sin arctan sqrt "
+    "rsqrt reciprocal sign abs".split()
 )
 REDUCTIONS = frozenset(
     "bitwise_and bitwise_or bitwise_xor add subtract multiply maximum minimum logical_and "
@@ -170,5 +168,3 @@ SAME_SHAPE = {
     "tensor_scalar": ("dst", "data"),
     "reciprocal": ("dst", "data"),
 }
-
-INSTRUCTION_PREFIX = ISA + "."

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .checks import CLASS_CHECKS, UNIT_CHECKS
+from .checks import CLASS_CHECKS, JIT_CALL_CHECKS, UNIT_CHECKS
 from .checks.loops import find_loop_parameters
 from .context import Context
 from .evaluate import Evaluator
@@ -32,5 +32,8 @@ def check_program(paths):
     for value in program.classes:
         for check in CLASS_CHECKS:
             check(value, context)
+    for module, call in program.jit_calls:
+        for check in JIT_CALL_CHECKS:
+            check(module, call, context)
     kernels = sum(unit.is_kernel for unit in program.units)
     return Result(context.findings, kernels, len(program.units))

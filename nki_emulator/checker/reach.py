@@ -6,7 +6,7 @@ code and is left alone.
 """
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from .scopes import COMPREHENSIONS, FUNCTIONS
 from .values import ApiName, ClassValue, EnumMember, FunctionValue, Instance, LibraryName
@@ -16,6 +16,8 @@ IMPLICIT_METHODS = frozenset({"__init__", "__post_init__", "__call__"})
 
 # Fields of syntax nodes that are not code of the kernel.
 NOT_CODE = frozenset({"annotation", "returns", "decorator_list", "type_comment", "type_params"})
+
+WITH_SCOPE = (ast.Lambda, *COMPREHENSIONS)
 
 JIT = "nki.jit"
 OLD_JIT = "neuronxcc.nki.jit"
@@ -29,7 +31,7 @@ class Unit:
     function: FunctionValue
     scope: object
     is_kernel: bool
-    nodes: list = field(default_factory=list)
+    nodes: list
 
     @property
     def node(self):
@@ -41,20 +43,44 @@ class Unit:
 
 
 class Program:
-    """The kernel code of the checked modules: ``units`` and ``classes``, in the order reached."""
+    """The kernel code of the checked modules: ``units`` and ``classes``, in the order reached.
+
+    ``jit_calls``: (module, ast.Call) of every call of nki.jit, decorators included.
+    """
 
     def __init__(self, sources, evaluator):
         self.evaluator = evaluator
         self.units = []
         self.classes = []
+        self.jit_calls = []
         self.mentioned = set(IMPLICIT_METHODS)
         self.unit_of = {}
         self.pending = []
         self.seen_names = set()
         for module in sources.checked:
-            for function in kernels(module, evaluator):
+            for function in self.kernels(module):
                 self.reach_function(function, is_kernel=True)
         self.spread()
+
+    # --- finding kernels
+
+    def kernels(self, module):
+        """Every function of a module that nki.jit or nki.simulate is applied to."""
+        scope = self.evaluator.scopes.of_module(module)
+        found = list(decorated(module.tree.body, scope, None, self.evaluator))
+        for function in found:
+            calls = jit_decorators(function, self.evaluator)
+            self.jit_calls += [(module, call) for call in calls if isinstance(call, ast.Call)]
+        for node, inner in walk(module.tree.body, scope, self.evaluator.scopes):
+            if isinstance(node, ast.Call):
+                called = self.evaluator.expression(node.func, inner)
+                if called == ApiName(JIT):
+                    self.jit_calls.append((module, node))
+                if called in (ApiName(JIT), ApiName(SIMULATE)) and node.args:
+                    function = self.evaluator.expression(node.args[0], inner)
+                    if isinstance(function, FunctionValue):
+                        found.append(function)
+        return found
 
     # --- growing
 
@@ -73,9 +99,8 @@ class Program:
         scope = self.evaluator.scopes.of_function(function.node, function.scope)
         if not is_kernel:
             is_kernel = is_jitted(function, self.evaluator)
-        unit = Unit(function, scope, is_kernel)
-        for statement in function.node.body:
-            unit.nodes += walk_node(statement, scope, self.evaluator.scopes)
+        nodes = walk(function.node.body, scope, self.evaluator.scopes)
+        unit = Unit(function, scope, is_kernel, nodes)
         self.unit_of[function.node] = unit
         self.units.append(unit)
         self.pending.append(unit)
@@ -187,23 +212,7 @@ def class_values(statement):
     return []
 
 
-# --- finding kernels
-
-
-def kernels(module, evaluator):
-    """Every function of a module that nki.jit or nki.simulate is applied to."""
-    scope = evaluator.scopes.of_module(module)
-    found = list(decorated(module.tree.body, scope, None, evaluator))
-    nodes = {function.node for function in found}
-    for node, inner in walk_all(module.tree.body, scope, evaluator.scopes):
-        if isinstance(node, ast.Call) and node.args:
-            called = evaluator.expression(node.func, inner)
-            if isinstance(called, ApiName) and called.path in (JIT, SIMULATE):
-                function = evaluator.expression(node.args[0], inner)
-                if isinstance(function, FunctionValue) and function.node not in nodes:
-                    nodes.add(function.node)
-                    found.append(function)
-    return found
+# --- decorated functions
 
 
 def decorated(statements, scope, owner, evaluator):
@@ -241,28 +250,34 @@ def is_jitted(function, evaluator):
 # --- walking code
 
 
-def walk_node(node, scope, scopes):
-    """(node, scope) of a statement or expression and all inside it, outside in."""
-    yield node, scope
+def walk(statements, scope, scopes):
+    """[(node, scope)] of all code in some statements, outside in, functions inside them too."""
+    found = []
+    for statement in statements:
+        walk_node(statement, scope, scopes, found)
+    return found
+
+
+def walk_node(node, scope, scopes, found):
+    """Append (node, scope) of a statement or expression and all inside it."""
+    found.append((node, scope))
     if isinstance(node, FUNCTIONS):
         for default in [*node.args.defaults, *node.args.kw_defaults]:
             if default is not None:
-                yield from walk_node(default, scope, scopes)
+                walk_node(default, scope, scopes, found)
         inner = scopes.of_function(node, scope)
         for statement in node.body:
-            yield from walk_node(statement, inner, scopes)
+            walk_node(statement, inner, scopes, found)
         return
-    if isinstance(node, (ast.Lambda, *COMPREHENSIONS)):
+    if isinstance(node, WITH_SCOPE):
         scope = scopes.of_function(node, scope)
-    for name, value in ast.iter_fields(node):
+    for name in node._fields:
         if name in NOT_CODE:
             continue
-        for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST):
-                yield from walk_node(child, scope, scopes)
-
-
-def walk_all(statements, scope, scopes):
-    """(node, scope) of everything in a module, kernels or not."""
-    for statement in statements:
-        yield from walk_node(statement, scope, scopes)
+        value = getattr(node, name, None)
+        if isinstance(value, list):
+            for child in value:
+                if isinstance(child, ast.AST):
+                    walk_node(child, scope, scopes, found)
+        elif isinstance(value, ast.AST):
+            walk_node(value, scope, scopes, found)

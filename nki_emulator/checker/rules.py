@@ -194,6 +194,14 @@ TABLE = (
         f"{REFERENCE}, nki.isa.dma_transpose",
     ),
     Rule(
+        "E12-transpose-hwdge",
+        "a hardware-DGE dma_transpose of a tile that it cannot transpose",
+        "hwdge takes 2-byte dtypes, a last axis up to 128, and a first axis of 16 (2-D) or of 1, "
+        "2, 4, 8 or 16 whose product with the last but one is a multiple of 16 (3-D, 4-D)",
+        "leave dge_mode out, or transpose smaller tiles",
+        f"{REFERENCE}, nki.isa.dma_transpose",
+    ),
+    Rule(
         "E13-reshape-count",
         "a reshape that changes the number of elements",
         "a view has the elements of its tensor",
@@ -319,7 +327,7 @@ TABLE = (
     Rule(
         "E18-register-arithmetic",
         "Python arithmetic or comparison on a register",
-        "registers are read as .ap(scalar_offset=...) and changed by register_move and register_load",
+        "a register is read by .ap(scalar_offset=...), changed by register_move and register_load",
         "compute in an SBUF tile and register_load the result",
         f"{MIGRATION}, 0.5 to 0.6, Rules for migrated loops",
     ),
@@ -589,15 +597,16 @@ TABLE = (
     Rule(
         "E22-builtin",
         "a Python builtin that kernels do not have",
-        "builtins are bool, dict, divmod, float, int, isinstance, len, list, max, min, print, range, "
-        "slice, str and tuple",
+        "builtins are bool, dict, divmod, float, int, isinstance, len, list, max, min, print, "
+        "range, slice, str and tuple",
         "write it out with those",
         CENSUS,
     ),
     Rule(
         "E22-library",
         "a host library in a kernel",
-        "math.ceil, floor, gcd, sqrt, pi and inf are known to compile; NumPy is for nl.shared_constant",
+        "math.ceil, floor, gcd, sqrt, pi and inf are known to compile; NumPy is for "
+        "nl.shared_constant",
         "compute it on the host and pass it as an argument",
         CENSUS,
     ),

@@ -94,16 +94,12 @@ def parameters(arguments):
 
 
 def add_global_writes(scope):
-    """A function that declares `global name` and assigns it makes the module's value unknown."""
-    for node in ast.walk(scope.node):
-        if isinstance(node, FUNCTIONS):
-            declared = {
-                name for inner in ast.walk(node) if isinstance(inner, ast.Global) for name in inner.names
-            }
-            for inner in ast.walk(node):
-                if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-                    if inner.id in declared:
-                        scope.add(inner.id, Binding("unknown", inner))
+    """A function that declares `global name` may assign it: the module's value is unknown."""
+    declared = {
+        name for node in ast.walk(scope.node) if isinstance(node, ast.Global) for name in node.names
+    }
+    for name in declared:
+        scope.add(name, Binding("unknown", scope.node))
 
 
 def collect(scope, statements):

@@ -48,13 +48,13 @@ class Sources:
         self.by_file = {}
         self.checked = []
         problems = []
-        for path in paths:
+        for path in map(os.fspath, paths):
             if not os.path.exists(path):
                 problems.append(f"{path}: no such file or folder; name a Python file or a folder")
                 continue
             files = python_files(path)
             if not files:
-                problems.append(f"{path}: a folder without a Python file; name one that has kernels")
+                problems.append(f"{path}: no Python file in it; name a folder that has kernels")
             for name in files:
                 try:
                     module = self.load(name, name)
@@ -104,10 +104,11 @@ class Sources:
         base = os.path.join(folder, *name.split(".")) if name else folder
         for file in (base + ".py", os.path.join(base, "__init__.py")):
             if os.path.isfile(file):
+                shown = shown_beside(importer, file)
                 try:
-                    return self.load(file, shown_beside(importer, file))
+                    return self.load(file, shown)
                 except (SyntaxError, UnicodeDecodeError, ValueError) as error:
-                    raise CheckError([unreadable(file, error)]) from error
+                    raise CheckError([unreadable(shown, error)]) from error
         return None
 
 

@@ -2,9 +2,8 @@
 
 import ast
 
+from .api import ON_CHIP
 from .values import NONE, UNKNOWN, ApiName, Constant, Sequence, is_integer
-
-ON_CHIP = ("sbuf", "psum")
 
 
 def attribute(tensor, name):
@@ -41,20 +40,16 @@ def index(tensor, node, integer):
         first, kept_size, drops = kept
         if axis == 0:
             start = None if start is None or first is None else start + first
-            drops = drops and tensor.buffer not in (*ON_CHIP, None)
-            if part_drops_unknown(part, tensor):
-                return view
+            drops = drops and tensor.buffer not in ON_CHIP
+        if drops and tensor.buffer is None:
+            # What is dropped in HBM may be kept on the chip.
+            return view
         if not drops:
             shape.append(kept_size)
     least = 2 if tensor.buffer in ON_CHIP else 1
     while len(shape) < least:
         shape.append(1)
     return tensor.view(tuple(shape), start=start)
-
-
-def part_drops_unknown(part, tensor):
-    """An integer on axis 0 is dropped in HBM and kept on chip: undecided without a buffer."""
-    return tensor.buffer is None and not isinstance(part, ast.Slice)
 
 
 def without_ellipsis(parts, rank):

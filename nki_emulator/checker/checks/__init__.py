@@ -1,7 +1,8 @@
 """The checks, one module a concern.
 
-Each has ``check(unit, context)``, called for every function of kernel code, or
-``check_class(value, context)``, called for every class.
+Each has ``check(unit, context)``, called for every function of kernel code,
+``check_class(value, context)``, called for every class, or ``check_jit_call(module, call,
+context)``, called for every call of nki.jit.
 """
 
 from . import (
@@ -48,3 +49,5 @@ UNIT_CHECKS = (
 )
 
 CLASS_CHECKS = (classes.check_class,)
+
+JIT_CALL_CHECKS = (signatures.check_jit_call,)

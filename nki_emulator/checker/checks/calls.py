@@ -5,7 +5,7 @@ import ast
 from ..ast_tools import text
 from ..binding import bind
 from ..old_names import BETA_ARGUMENTS, REMOVED_ARGUMENTS
-from ..values import ApiName, Constant, Container, Sequence, Tensor
+from ..values import ApiName, Tensor
 from .names import suggestion
 
 
@@ -19,7 +19,7 @@ def check(unit, context):
 
 def called_signature(context, node, scope):
     """Signature of the API function or tensor method that a call certainly calls, or None."""
-    api = context.evaluator.api
+    api = context.api
     function = context.value(node.func, scope)
     if isinstance(function, ApiName):
         return api.functions.get(function.path)
@@ -31,7 +31,7 @@ def called_signature(context, node, scope):
 
 def check_call(unit, context, node, scope, signature):
     """Report the first thing that is wrong: the rest often follows from it."""
-    if is_old_order(context, node, scope, signature):
+    if context.is_old_order(node, scope, signature.path):
         context.report(unit.module, "E14-argument-order", node, f"`{text(node)}`")
         return
     bound = bind(node, signature)
@@ -82,22 +82,3 @@ def is_beta_argument(path, name):
     if name == "mask":
         return path.startswith(("nki.isa.", "nki.language."))
     return name == "dtype" and path.startswith("nki.isa.")
-
-
-def is_old_order(context, node, scope, signature):
-    """Positional arguments that only make sense in the order of NKI 0.2."""
-    if signature.path == "nki.isa.affine_select":
-        # Then: dst, pattern, offset, channel_multiplier, on_true_tile, on_false_value.
-        return is_number_at(context, node, scope, 3) or is_number_at(context, node, scope, 5)
-    if signature.path == "nki.isa.dma_compute" and len(node.args) > 2:
-        # Then: dst, srcs, scales, reduce_op.
-        value = context.value(node.args[2], scope)
-        return isinstance(value, (Sequence, Container))
-    return False
-
-
-def is_number_at(context, node, scope, position):
-    if position >= len(node.args):
-        return False
-    value = context.value(node.args[position], scope)
-    return isinstance(value, Constant) and type(value.value) in (int, float)

@@ -4,7 +4,7 @@ import ast
 
 from ..ast_tools import text
 from ..values import UNKNOWN, ApiName, BuiltinName, ClassValue, LibraryName
-from .signatures import is_other_decorator
+from .libraries import is_host_value
 
 NKI_OBJECT = ApiName("nki.language.NKIObject")
 ENUM = LibraryName("enum.Enum")
@@ -26,7 +26,7 @@ def check_class(value, context):
     for decorator in node.decorator_list:
         called = decorator.func if isinstance(decorator, ast.Call) else decorator
         decorating = context.value(called, value.scope)
-        if decorating != DATACLASS and is_other_decorator(decorating):
+        if decorating != DATACLASS and is_host_value(decorating):
             context.report(value.module, "E21-decorator", decorator, f"`@{text(decorator)}`")
 
 

@@ -3,9 +3,8 @@
 import ast
 
 from ..ast_tools import text
-from ..binding import bind
 from ..old_names import ENGINE_CONSTANTS, RANGE_ALIASES, TILE_SIZE_NAMES
-from ..values import ApiName, Register, Tensor
+from ..values import ApiName, Register
 
 SCALES = {
     "nki.isa.nc_matmul_mx": ("stationary_scale", "moving_scale"),
@@ -19,9 +18,10 @@ def check(unit, context):
             check_name(unit, context, node, scope)
         elif isinstance(node, ast.While):
             if isinstance(context.value(node.test, scope), Register):
-                context.report(unit.module, "W03-while-register", node, f"`while {text(node.test)}`")
-        elif isinstance(node, ast.Call):
-            check_scales(unit, context, node, scope)
+                found = f"`while {text(node.test)}`"
+                context.report(unit.module, "W03-while-register", node, found)
+    for call in context.api_calls(unit):
+        check_scales(unit, context, call)
 
 
 def check_name(unit, context, node, scope):
@@ -32,13 +32,9 @@ def check_name(unit, context, node, scope):
     elif path == "nki.language.dynamic_range":
         context.report(unit.module, "W02-dynamic-range", node, found)
     elif path in TILE_SIZE_NAMES:
-        context.report(
-            unit.module, "W04-tile-size-name", node, found, fix=TILE_SIZE_NAMES[path]
-        )
+        context.report(unit.module, "W04-tile-size-name", node, found, fix=TILE_SIZE_NAMES[path])
     elif path in ENGINE_CONSTANTS:
-        context.report(
-            unit.module, "W05-engine-constant", node, found, fix=ENGINE_CONSTANTS[path]
-        )
+        context.report(unit.module, "W05-engine-constant", node, found, fix=ENGINE_CONSTANTS[path])
     elif path == "nki.isa.activation_reduce":
         context.report(unit.module, "W06-activation-reduce", node, found)
 
@@ -56,14 +52,9 @@ def api_path(context, node, scope):
     return None
 
 
-def check_scales(unit, context, node, scope):
-    function = context.value(node.func, scope)
-    names = SCALES.get(function.path, ()) if isinstance(function, ApiName) else ()
-    if not names:
-        return
-    arguments = bind(node, context.evaluator.api.functions[function.path]).arguments
-    for name in names:
-        value = context.value(arguments[name], scope) if name in arguments else None
-        if isinstance(value, Tensor) and value.dtype == "uint8":
-            found = f"{name} `{text(arguments[name])}` is uint8"
-            context.report(unit.module, "W07-scale-dtype", arguments[name], found)
+def check_scales(unit, context, call):
+    for name in SCALES.get(call.path, ()):
+        tensor = call.tensor(name)
+        if tensor is not None and tensor.dtype == "uint8":
+            found = f"{name} `{text(call.nodes[name])}` is uint8"
+            context.report(unit.module, "W07-scale-dtype", call.nodes[name], found)

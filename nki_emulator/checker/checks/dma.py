@@ -4,54 +4,40 @@ import ast
 
 from ..api import INTEGER_DTYPES, ISA, PACKED_DTYPES
 from ..ast_tools import text
-from ..binding import bind
 from ..tensor_views import sizes
-from ..values import UNKNOWN, ApiName, Constant, EnumMember, Tensor
+from ..values import Constant, EnumMember, Tensor
 
 HWDGE = EnumMember(f"{ISA}.dge_mode", "hwdge")
 
 # The one permutation of each rank (NKI 0.6 reference, nki.isa.dma_transpose).
 PERMUTATIONS = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 
+TWO_BYTES = frozenset({"bfloat16", "float16", "int16", "uint16"})
+
+DMA = frozenset(f"{ISA}.{name}" for name in ("dma_copy", "dma_compute", "dma_transpose"))
+
 
 def check(unit, context):
-    for node, scope in unit.nodes:
-        if not isinstance(node, ast.Call):
-            continue
-        function = context.value(node.func, scope)
-        if not isinstance(function, ApiName):
-            continue
-        handler = HANDLERS.get(function.path)
-        if handler is not None:
-            signature = context.evaluator.api.functions[function.path]
-            nodes = bind(node, signature).arguments
-            values = context.evaluator.arguments(node, signature, scope)
-            handler(unit, context, node, scope, nodes, values)
+    for call in context.api_calls(unit):
+        if call.path in DMA:
+            check_buffers(unit, context, call)
+        if call.path == f"{ISA}.dma_copy":
+            check_hwdge(unit, context, call)
+        elif call.path == f"{ISA}.dma_transpose":
+            check_transpose(unit, context, call)
+            check_transpose_hwdge(unit, context, call)
+        elif call.path == f"{ISA}.memset":
+            check_memset(unit, context, call)
 
 
-def check_copy(unit, context, node, scope, nodes, values):
-    check_buffers(unit, context, scope, nodes, values)
-    dst = values.get("dst", UNKNOWN)
-    src = values.get("src", UNKNOWN)
-    if values.get("dge_mode") == HWDGE and isinstance(dst, Tensor) and isinstance(src, Tensor):
-        if None not in (dst.dtype, src.dtype) and dst.dtype != src.dtype:
-            context.report(
-                unit.module, "E11-hwdge-cast", node, f"src is {src.dtype}, dst is {dst.dtype}"
-            )
-
-
-def check_compute(unit, context, node, scope, nodes, values):
-    check_buffers(unit, context, scope, nodes, values)
-    sources = nodes.get("srcs")
+def check_buffers(unit, context, call):
+    for name in ("dst", "src"):
+        if name in call.nodes:
+            check_buffer(unit, context, name, call.nodes[name], call.value(name))
+    sources = call.nodes.get("srcs")
     if isinstance(sources, (ast.List, ast.Tuple)):
         for source in sources.elts:
-            check_buffer(unit, context, "srcs", source, context.value(source, scope))
-
-
-def check_buffers(unit, context, scope, nodes, values):
-    for name in ("dst", "src"):
-        if name in nodes:
-            check_buffer(unit, context, name, nodes[name], values[name])
+            check_buffer(unit, context, "srcs", source, context.value(source, call.scope))
 
 
 def check_buffer(unit, context, name, node, value):
@@ -59,30 +45,60 @@ def check_buffer(unit, context, name, node, value):
         context.report(unit.module, "E09-dma-psum", node, f"{name} `{text(node)}` is in nl.psum")
 
 
-def check_transpose(unit, context, node, scope, nodes, values):
-    check_buffers(unit, context, scope, nodes, values)
-    axes = sizes(values.get("axes", UNKNOWN))
-    if axes is not None and None not in axes and axes not in PERMUTATIONS.values():
-        context.report(
-            unit.module, "E12-transpose-axes", nodes["axes"], f"axes={text(nodes['axes'])}"
-        )
+def check_hwdge(unit, context, call):
+    dst = call.tensor("dst")
+    src = call.tensor("src")
+    if call.value("dge_mode") != HWDGE or dst is None or src is None:
         return
-    dst = values.get("dst", UNKNOWN)
-    src = values.get("src", UNKNOWN)
-    dst_shape = dst.shape if isinstance(dst, Tensor) else None
-    src_shape = src.shape if isinstance(src, Tensor) else None
+    if None not in (dst.dtype, src.dtype) and dst.dtype != src.dtype:
+        found = f"src is {src.dtype}, dst is {dst.dtype}"
+        context.report(unit.module, "E11-hwdge-cast", call.node, found)
+
+
+def check_transpose(unit, context, call):
+    axes = sizes(call.value("axes"))
+    written = f"axes={text(call.nodes['axes'])}" if "axes" in call.nodes else ""
+    if axes is not None and None not in axes and axes not in PERMUTATIONS.values():
+        context.report(unit.module, "E12-transpose-axes", call.nodes["axes"], written)
+        return
+    dst_shape = getattr(call.tensor("dst"), "shape", None)
+    src_shape = getattr(call.tensor("src"), "shape", None)
     rank = len(axes) if axes is not None else None
     if src_shape is not None and rank is not None and rank != len(src_shape):
-        found = f"axes={text(nodes['axes'])} for src of shape {src_shape}"
-        context.report(unit.module, "E12-transpose-axes", nodes["axes"], found)
+        found = f"{written} for src of shape {src_shape}"
+        context.report(unit.module, "E12-transpose-axes", call.nodes["axes"], found)
     elif dst_shape is not None and src_shape is not None:
         expected = transposed(src_shape)
         if not agree(dst_shape, expected):
             found = f"src {src_shape} becomes {expected}, dst is {dst_shape}"
-            context.report(unit.module, "E12-transpose-shape", node, found)
+            context.report(unit.module, "E12-transpose-shape", call.node, found)
     elif dst_shape is not None and rank is not None and rank != len(dst_shape):
-        found = f"axes of rank {rank}, dst of rank {len(dst_shape)}"
-        context.report(unit.module, "E12-transpose-shape", node, found)
+        found = f"{written}, dst has rank {len(dst_shape)}"
+        context.report(unit.module, "E12-transpose-shape", call.node, found)
+
+
+def check_transpose_hwdge(unit, context, call):
+    src = call.tensor("src")
+    if call.value("dge_mode") != HWDGE or src is None:
+        return
+    found = None
+    if src.dtype is not None and src.dtype not in TWO_BYTES:
+        found = f"src is {src.dtype}"
+    elif src.shape and src.shape[-1] is not None and src.shape[-1] > 128:
+        found = f"src has shape {src.shape}"
+    elif src.shape and src.shape[0] is not None and not fits_hwdge(src.shape):
+        found = f"src has shape {src.shape}"
+    if found is not None:
+        context.report(unit.module, "E12-transpose-hwdge", call.node, found)
+
+
+def fits_hwdge(shape):
+    """False if the first axis, which is known, certainly cannot be transposed by hardware DGE."""
+    if len(shape) == 2:
+        return shape[0] == 16
+    if shape[0] not in (1, 2, 4, 8, 16):
+        return False
+    return shape[-2] is None or shape[0] * shape[-2] % 16 == 0
 
 
 def transposed(shape):
@@ -99,22 +115,14 @@ def agree(shape, expected):
     )
 
 
-def check_memset(unit, context, node, scope, nodes, values):
-    dst = values.get("dst", UNKNOWN)
-    value = values.get("value", UNKNOWN)
-    if not isinstance(dst, Tensor) or not isinstance(value, Constant):
+def check_memset(unit, context, call):
+    dst = call.tensor("dst")
+    value = call.value("value")
+    if dst is None or not isinstance(value, Constant):
         return
-    found = f"{text(nodes['value'])} into {dst.dtype}"
+    node = call.nodes["value"]
+    found = f"{text(node)} into {dst.dtype}"
     if dst.dtype in INTEGER_DTYPES and type(value.value) is float:
-        context.report(unit.module, "E10-memset-type", nodes["value"], found)
+        context.report(unit.module, "E10-memset-type", node, found)
     elif dst.dtype in PACKED_DTYPES and type(value.value) in (int, float) and value.value != 0:
-        context.report(unit.module, "E10-memset-packed", nodes["value"], found)
-
-
-HANDLERS = {
-    f"{ISA}.dma_copy": check_copy,
-    f"{ISA}.dma_compute": check_compute,
-    f"{ISA}.dma_transpose": check_transpose,
-    f"{ISA}.memset": check_memset,
-}
-
+        context.report(unit.module, "E10-memset-packed", node, found)

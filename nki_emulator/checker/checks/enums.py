@@ -46,7 +46,7 @@ def choices(node):
 
 
 def check_member(unit, context, name, node, value, enum):
-    members = context.evaluator.api.enums[enum]
+    members = context.api.enums[enum]
     short = enum.rpartition(".")[2]
     allowed = f"{name} takes nisa.{short}: {', '.join(members)}"
     found = f"{name}={text(node)}"

@@ -5,7 +5,7 @@ import builtins
 import sys
 
 from ..ast_tools import text
-from ..values import ApiName, BuiltinName, LibraryName
+from ..values import ApiName, BuiltinName, ClassValue, FunctionValue, LibraryName
 
 ALLOWED_BUILTINS = frozenset(
     "bool dict divmod float int isinstance len list max min print range slice str tuple".split()
@@ -38,6 +38,13 @@ HOST_LIBRARIES = frozenset(sys.stdlib_module_names) | {
 
 OLD_NAMESPACE = "neuronxcc"
 SHARED_CONSTANT = ApiName("nki.language.shared_constant")
+
+
+def is_host_value(value):
+    """Certainly something of Python or of a host library, or a function or class of one's own."""
+    if isinstance(value, LibraryName):
+        return value.root in HOST_LIBRARIES
+    return isinstance(value, (BuiltinName, FunctionValue, ClassValue))
 
 
 def check(unit, context):

@@ -35,11 +35,10 @@ def is_imported(name, scope):
 
 
 def check_path(unit, context, node, path):
-    api = context.evaluator.api
+    api = context.api
     if path in REMOVED_FUNCTIONS:
-        context.report(
-            unit.module, "E14-removed-function", node, f"`{text(node)}`", fix=REMOVED_FUNCTIONS[path]
-        )
+        fix = REMOVED_FUNCTIONS[path]
+        context.report(unit.module, "E14-removed-function", node, f"`{text(node)}`", fix=fix)
         return
     replacement = beta_replacement(path)
     if replacement is not None:
@@ -74,7 +73,7 @@ def suggestion(name, known):
 
 
 def check_tensor_attribute(unit, context, node):
-    api = context.evaluator.api
+    api = context.api
     known = set(api.tensor_methods) | api.tensor_attributes
     if node.attr not in known:
         public = sorted(name for name in known if not name.startswith("_"))

@@ -1,56 +1,41 @@
 """E20: memories, engines, operations, dtypes and sizes of single instructions."""
 
-import ast
-
 from .. import operand_rules as rules
 from ..api import HBM, ISA
 from ..ast_tools import text
-from ..binding import bind
 from ..evaluate import language_name
-from ..values import NONE, UNKNOWN, ApiName, Constant, EnumMember, FunctionValue, Tensor
+from ..values import NONE, UNKNOWN, Constant, EnumMember, FunctionValue
 
 
 class Instruction:
-    """One nisa call: its name, the expression of each operand and what is known about it."""
+    """One nisa call under check: the call, and a way to report about one of its operands."""
 
-    def __init__(self, unit, context, node, name, nodes, values):
+    def __init__(self, unit, context, call):
         self.module = unit.module
         self.context = context
-        self.node = node
-        self.name = name
-        self.nodes = nodes
-        self.values = values
+        self.call = call
+        self.name = call.path[len(ISA) + 1 :]
 
     def tensor(self, operand):
-        value = self.values.get(operand, UNKNOWN)
-        return value if isinstance(value, Tensor) else None
+        return self.call.tensor(operand)
 
-    def report(self, rule, operand, found, allowed, fix=None):
-        place = self.nodes.get(operand, self.node)
-        self.context.report(
-            self.module, rule, place, found, f"nisa.{self.name}: {allowed}", fix
-        )
+    def written(self, operand):
+        return text(self.call.nodes[operand])
+
+    def report(self, rule, operand, found, allowed):
+        place = self.call.nodes.get(operand, self.call.node)
+        self.context.report(self.module, rule, place, found, f"nisa.{self.name}: {allowed}")
 
 
 def check(unit, context):
-    for node, scope in unit.nodes:
-        if not isinstance(node, ast.Call):
-            continue
-        function = context.value(node.func, scope)
-        if not isinstance(function, ApiName) or not function.path.startswith(ISA + "."):
-            continue
-        signature = context.evaluator.api.functions.get(function.path)
-        if signature is None:
-            continue
-        nodes = bind(node, signature).arguments
-        values = context.evaluator.arguments(node, signature, scope)
-        name = function.path[len(ISA) + 1 :]
-        instruction = Instruction(unit, context, node, name, nodes, values)
-        check_buffers(instruction)
-        check_engine(instruction)
-        check_operations(instruction)
-        check_dtypes(instruction)
-        check_sizes(instruction)
+    for call in context.api_calls(unit):
+        if call.path.startswith(ISA + "."):
+            instruction = Instruction(unit, context, call)
+            check_buffers(instruction)
+            check_engine(instruction)
+            check_operations(instruction)
+            check_dtypes(instruction)
+            check_sizes(instruction)
 
 
 # --- memories
@@ -80,7 +65,7 @@ def check_buffers(instruction):
 def check_buffer(instruction, operand, refused, allowed):
     tensor = instruction.tensor(operand)
     if tensor is not None and tensor.buffer in refused:
-        found = f"{operand} `{text(instruction.nodes[operand])}` is in nl.{tensor.buffer}"
+        found = f"{operand} `{instruction.written(operand)}` is in nl.{tensor.buffer}"
         instruction.report("E20-buffer", operand, found, allowed)
 
 
@@ -88,7 +73,7 @@ def check_buffer(instruction, operand, refused, allowed):
 
 
 def engine_name(instruction):
-    value = instruction.values.get("engine", UNKNOWN)
+    value = instruction.call.value("engine")
     if isinstance(value, EnumMember) and value.enum == f"{ISA}.engine":
         return value.name
     return None
@@ -108,14 +93,14 @@ def check_engine(instruction):
 
 def check_operations(instruction):
     for operand, allowed in rules.OPERATIONS.get(instruction.name, {}).items():
-        value = instruction.values.get(operand, UNKNOWN)
+        value = instruction.call.value(operand)
         if value in (UNKNOWN, NONE):
             continue
         operation = language_name(value)
-        names = instruction.context.evaluator.api.functions
+        names = instruction.context.api.functions
         known = operation is not None and f"nki.language.{operation}" in names
         if known and operation not in allowed or isinstance(value, (Constant, FunctionValue)):
-            found = f"{operand}={text(instruction.nodes[operand])}"
+            found = f"{operand}={instruction.written(operand)}"
             listed = ", ".join(f"nl.{name}" for name in sorted(allowed))
             instruction.report("E20-operation", operand, found, f"{operand} is one of {listed}")
 
@@ -127,7 +112,7 @@ def check_dtypes(instruction):
     for operand, allowed in rules.DTYPES.get(instruction.name, {}).items():
         tensor = instruction.tensor(operand)
         if tensor is not None and tensor.dtype is not None and tensor.dtype not in allowed:
-            found = f"{operand} `{text(instruction.nodes[operand])}` is {tensor.dtype}"
+            found = f"{operand} `{instruction.written(operand)}` is {tensor.dtype}"
             listed = ", ".join(sorted(allowed))
             instruction.report("E20-dtype", operand, found, f"{operand} is {listed}")
     pair = rules.SAME_DTYPE.get(instruction.name)
@@ -185,7 +170,7 @@ def check_same_shape(instruction):
 
 
 def check_matmul(instruction):
-    if any(name in instruction.nodes for name in ("perf_mode", "tile_size", "tile_position")):
+    if any(name in instruction.call.nodes for name in ("perf_mode", "tile_size", "tile_position")):
         return
     stationary = instruction.tensor("stationary")
     moving = instruction.tensor("moving")

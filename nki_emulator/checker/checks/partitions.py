@@ -1,59 +1,52 @@
 """E19-partitions, E19-start-partition: the partition axis of on-chip tensors."""
 
-import ast
-
-from ..api import ISA, LANGUAGE
+from ..api import ISA, LANGUAGE, ON_CHIP
 from ..ast_tools import text
-from ..binding import bind
 from ..evaluate import CREATORS
-from ..tensor_views import ON_CHIP
-from ..values import ApiName, Tensor
+from ..values import Tensor
 
 PARTITIONS = 128
 
 # Instructions of a compute engine whose operands start where the rule allows. DMA reaches any
 # partition, and instructions with rules of their own are left to the emulator.
 ENGINE_INSTRUCTIONS = frozenset(
-    "activate2 activation activation_reduce affine_select bn_aggr bn_stats dropout exponential iota "
-    "max8 memset nc_match_replace8 nc_find_index8 nc_matmul nc_transpose range_select reciprocal "
-    "scalar_tensor_tensor select_reduce tensor_copy tensor_copy_predicated tensor_reduce "
-    "tensor_scalar tensor_scalar_cumulative tensor_scalar_reduce tensor_tensor "
-    "tensor_tensor_scan".split()
+    f"{ISA}.{name}"
+    for name in (
+        "activate2 activation activation_reduce affine_select bn_aggr bn_stats dropout "
+        "exponential iota max8 memset nc_match_replace8 nc_find_index8 nc_matmul nc_transpose "
+        "range_select reciprocal scalar_tensor_tensor select_reduce tensor_copy "
+        "tensor_copy_predicated tensor_reduce tensor_scalar tensor_scalar_cumulative "
+        "tensor_scalar_reduce tensor_tensor tensor_tensor_scan"
+    ).split()
 )
+
+ALLOCATIONS = frozenset(f"{LANGUAGE}.{name}" for name in CREATORS)
 
 
 def check(unit, context):
-    for node, scope in unit.nodes:
-        if not isinstance(node, ast.Call):
-            continue
-        function = context.value(node.func, scope)
-        if not isinstance(function, ApiName):
-            continue
-        module, _, name = function.path.rpartition(".")
-        if module == LANGUAGE and name in CREATORS:
-            check_allocation(unit, context, node, scope)
-        elif module == ISA and name in ENGINE_INSTRUCTIONS:
-            signature = context.evaluator.api.functions[function.path]
-            for parameter, argument in bind(node, signature).arguments.items():
-                check_start(unit, context, parameter, argument, scope)
+    for call in context.api_calls(unit):
+        if call.path in ALLOCATIONS:
+            check_allocation(unit, context, call)
+        elif call.path in ENGINE_INSTRUCTIONS:
+            for parameter, argument in call.nodes.items():
+                check_start(unit, context, parameter, argument, call.tensor(parameter))
 
 
-def check_allocation(unit, context, node, scope):
-    tensor = context.value(node, scope)
+def check_allocation(unit, context, call):
+    tensor = context.value(call.node, call.scope)
     if isinstance(tensor, Tensor) and tensor.buffer in ON_CHIP and tensor.shape:
         count = tensor.shape[0]
         if count is not None and count > PARTITIONS:
             found = f"shape {shape_text(tensor.shape)} in nl.{tensor.buffer}: {count} partitions"
-            context.report(unit.module, "E19-partitions", node, found)
+            context.report(unit.module, "E19-partitions", call.node, found)
 
 
 def shape_text(shape):
     return "(" + ", ".join("?" if size is None else str(size) for size in shape) + ")"
 
 
-def check_start(unit, context, parameter, argument, scope):
-    tensor = context.value(argument, scope)
-    if not isinstance(tensor, Tensor) or tensor.buffer not in ON_CHIP or not tensor.shape:
+def check_start(unit, context, parameter, argument, tensor):
+    if tensor is None or tensor.buffer not in ON_CHIP or not tensor.shape:
         return
     start = tensor.start
     count = tensor.shape[0]

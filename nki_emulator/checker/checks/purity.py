@@ -4,7 +4,15 @@ import ast
 
 from ..ast_tools import text
 from ..scopes import FUNCTIONS
-from ..values import ApiName, Container, Instance, LibraryName, ModuleValue, Sequence
+from ..values import (
+    ApiName,
+    ClassValue,
+    Container,
+    Instance,
+    LibraryName,
+    ModuleValue,
+    Sequence,
+)
 
 CHANGING_METHODS = frozenset(
     "add append clear discard extend insert pop popitem remove reverse setdefault sort "
@@ -36,7 +44,7 @@ def check_target(unit, context, target, scope):
 def check_changed(unit, context, expression, scope, place):
     """``expression`` is changed in place: refused if it is a container or object of a module."""
     value = context.value(expression, scope)
-    if isinstance(value, (ApiName, LibraryName, ModuleValue)):
+    if isinstance(value, (ApiName, LibraryName, ModuleValue, ClassValue)):
         is_global = isinstance(place, ast.Attribute)
     else:
         is_global = is_changeable(value) and is_module_level(expression, scope)

@@ -3,12 +3,12 @@
 import ast
 
 from ..ast_tools import text
-from ..binding import bind
+from ..old_names import RANGE_ALIASES
 from ..values import NONE, ApiName, BuiltinName, Register
 
-CONVERSIONS = frozenset("bool divmod float int len max min range".split())
-STATIC_RANGES = frozenset(
-    f"nki.language.{name}" for name in ("affine_range", "sequential_range", "static_range")
+CONVERSIONS = frozenset(
+    [BuiltinName(name) for name in "bool divmod float int len max min range".split()]
+    + [ApiName(path) for path in RANGE_ALIASES]
 )
 WRITES = frozenset({"nki.isa.register_move", "nki.isa.register_load"})
 
@@ -29,7 +29,11 @@ def check(unit, context):
         elif isinstance(node, ast.Compare):
             check_compare(unit, context, node, scope)
         elif isinstance(node, ast.Call):
-            check_call(unit, context, node, scope)
+            check_conversion(unit, context, node, scope)
+    for call in context.api_calls(unit):
+        if call.path in WRITES and call.value("dst") == Register(loop=True):
+            found = f"`{text(call.node)}`: {text(call.nodes['dst'])} counts the loop"
+            context.report(unit.module, "E18-loop-register-write", call.node, found)
 
 
 def is_register(context, node, scope):
@@ -44,7 +48,8 @@ def check_condition(unit, context, node, scope):
 
 def check_truth(unit, context, node, scope):
     if is_register(context, node, scope):
-        context.report(unit.module, "E18-register-in-condition", node, f"`{text(node)}` is a register")
+        found = f"`{text(node)}` is a register"
+        context.report(unit.module, "E18-register-in-condition", node, found)
 
 
 def check_unary(unit, context, node, scope):
@@ -88,21 +93,10 @@ def check_compare(unit, context, node, scope):
             check_arithmetic(unit, context, node, scope, (left, right))
 
 
-def check_call(unit, context, node, scope):
-    function = context.value(node.func, scope)
-    if isinstance(function, BuiltinName) and function.name in CONVERSIONS:
-        check_conversion(unit, context, node, scope)
-    elif isinstance(function, ApiName) and function.path in STATIC_RANGES:
-        check_conversion(unit, context, node, scope)
-    elif isinstance(function, ApiName) and function.path in WRITES:
-        signature = context.evaluator.api.functions[function.path]
-        target = bind(node, signature).arguments.get("dst")
-        if target is not None and context.value(target, scope) == Register(loop=True):
-            found = f"`{text(node)}`: {text(target)} counts the loop"
-            context.report(unit.module, "E18-loop-register-write", node, found)
-
-
 def check_conversion(unit, context, node, scope):
+    function = context.value(node.func, scope)
+    if function not in CONVERSIONS:
+        return
     for argument in node.args:
         if is_register(context, argument, scope):
             found = f"`{text(node)}`: {text(argument)} is a register"

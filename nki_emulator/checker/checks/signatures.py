@@ -1,19 +1,12 @@
 """E01, E03, E17, E21: parameters and decorators of kernels and of the functions they reach."""
 
 import ast
-import sys
 
 from ..ast_tools import text
 from ..reach import jit_decorators
 from ..scopes import FUNCTIONS
-from ..values import (
-    BuiltinName,
-    ClassValue,
-    Container,
-    FunctionValue,
-    LibraryName,
-    Sequence,
-)
+from ..values import BuiltinName, Container, Sequence
+from .libraries import is_host_value
 
 LIST_NAMES = frozenset({"list", "List"})
 STATIC_METHOD = BuiltinName("staticmethod")
@@ -27,24 +20,18 @@ def check(unit, context):
     check_decorators(unit, context)
     if unit.is_kernel:
         check_list_arguments(unit, context)
-        check_jit_arguments(unit, context)
 
 
 def check_parameters(unit, context, function):
     arguments = function.args
     if arguments.kwonlyargs:
         names = ", ".join(argument.arg for argument in arguments.kwonlyargs)
-        context.report(
-            unit.module, "E01-keyword-only", function, f"{function.name} takes {names} by keyword only"
-        )
+        found = f"{function.name} takes {names} by keyword only"
+        context.report(unit.module, "E01-keyword-only", function, found)
     if arguments.posonlyargs:
         names = ", ".join(argument.arg for argument in arguments.posonlyargs)
-        context.report(
-            unit.module,
-            "E21-positional-only",
-            function,
-            f"{function.name} takes {names} by position only",
-        )
+        found = f"{function.name} takes {names} by position only"
+        context.report(unit.module, "E21-positional-only", function, found)
     for star, argument in (("*", arguments.vararg), ("**", arguments.kwarg)):
         if argument is not None:
             context.report(
@@ -68,15 +55,8 @@ def check_decorator(unit, context, decorator, scope):
     value = context.value(called, scope)
     if value == STATIC_METHOD and unit.function.owner is not None:
         return
-    if is_other_decorator(value):
+    if is_host_value(value):
         context.report(unit.module, "E21-decorator", decorator, f"`@{text(decorator)}`")
-
-
-def is_other_decorator(value):
-    """Certainly neither nki.jit nor a way to spell it that the checker cannot see through."""
-    if isinstance(value, LibraryName):
-        return value.root in sys.stdlib_module_names
-    return isinstance(value, (BuiltinName, FunctionValue, ClassValue))
 
 
 def check_list_arguments(unit, context):
@@ -114,12 +94,12 @@ def names_a_list(annotation):
     return False
 
 
-def check_jit_arguments(unit, context):
-    for decorator in jit_decorators(unit.function, context.evaluator):
-        for keyword in getattr(decorator, "keywords", ()):
-            if keyword.arg == "platform_target":
-                found = f"platform_target={text(keyword.value)}"
-                context.report(unit.module, "E17-platform-target", keyword.value, found)
-            elif keyword.arg == "mode":
-                found = f"mode={text(keyword.value)}"
-                context.report(unit.module, "W08-jit-mode", keyword.value, found)
+def check_jit_call(module, call, context):
+    """nki.jit(...), as a decorator or where a kernel is launched."""
+    for keyword in call.keywords:
+        if keyword.arg == "platform_target":
+            found = f"platform_target={text(keyword.value)}"
+            context.report(module, "E17-platform-target", keyword.value, found)
+        elif keyword.arg == "mode":
+            found = f"mode={text(keyword.value)}"
+            context.report(module, "W08-jit-mode", keyword.value, found)

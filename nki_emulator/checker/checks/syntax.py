@@ -4,6 +4,7 @@ import ast
 
 from ..ast_tools import text
 from ..values import ApiName
+from .libraries import is_host_value
 
 # Syntax nodes that are refused wherever they stand.
 REFUSED = {
@@ -73,7 +74,8 @@ def check_with(unit, context, node, scope):
     for item in node.items:
         expression = item.context_expr
         called = expression.func if isinstance(expression, ast.Call) else expression
-        if context.value(called, scope) != NO_REORDER:
+        value = context.value(called, scope)
+        if is_host_value(value) or isinstance(value, ApiName) and value != NO_REORDER:
             context.report(unit.module, "E21-with", node, f"`with {text(expression)}`")
 
 

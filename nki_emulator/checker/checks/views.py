@@ -2,8 +2,9 @@
 
 import ast
 
+from ..api import ON_CHIP
 from ..ast_tools import text
-from ..tensor_views import ON_CHIP, sizes
+from ..tensor_views import sizes
 from ..values import UNKNOWN, Sequence, Tensor, product
 
 
@@ -13,7 +14,7 @@ def check(unit, context):
             check_index(unit, context, node, scope)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             tensor = context.value(node.func.value, scope)
-            signature = context.evaluator.api.tensor_methods.get(node.func.attr)
+            signature = context.api.tensor_methods.get(node.func.attr)
             if isinstance(tensor, Tensor) and signature is not None:
                 arguments = context.evaluator.arguments(node, signature, scope)
                 if node.func.attr == "reshape":
@@ -45,7 +46,7 @@ def check_pattern(unit, context, node, tensor, arguments):
     if first is None or len(first) != 2 or None in first or first[1] == 1:
         return
     if "dtype" not in arguments and first[0] != tensor.row:
-        found = f"the first pair {list(first)} of `{text(node)}`, a partition has {tensor.row} elements"
+        found = f"`{text(node)}` steps by {first[0]}, a partition has {tensor.row} elements"
         context.report(unit.module, "E19-partition-step", node, found)
 
 
@@ -53,7 +54,9 @@ def check_index(unit, context, node, scope):
     tensor = context.value(node.value, scope)
     if not isinstance(tensor, Tensor) or tensor.buffer not in ON_CHIP:
         return
-    first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+    first = node.slice
+    if isinstance(first, ast.Tuple) and first.elts:
+        first = first.elts[0]
     if isinstance(first, ast.Slice) and first.step is not None:
         step = context.evaluator.integer(first.step, scope)
         if step is not None and step != 1:

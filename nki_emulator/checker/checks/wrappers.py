@@ -1,11 +1,8 @@
 """E15: calls of nki.language operations that do not compile."""
 
-import ast
-
 from ..ast_tools import text
-from ..binding import bind
 from ..evaluate import is_number
-from ..values import ApiName, Constant, Tensor
+from ..values import Constant
 
 NO_DEVICE_FUNCTION = frozenset(f"nki.language.{name}" for name in ("divide", "mod", "fmod"))
 
@@ -22,38 +19,38 @@ BINARY = frozenset(
 
 
 def check(unit, context):
-    for node, scope in unit.nodes:
-        if isinstance(node, ast.Call):
-            function = context.value(node.func, scope)
-            if isinstance(function, ApiName) and function.path in context.evaluator.api.functions:
-                signature = context.evaluator.api.functions[function.path]
-                arguments = context.evaluator.arguments(node, signature, scope)
-                check_call(unit, context, node, function.path, arguments, bind(node, signature))
+    for call in context.api_calls(unit):
+        found = f"`{text(call.node)}`"
+        rule = broken_rule(call)
+        if rule is not None:
+            context.report(unit.module, rule, call.node, found)
+        elif call.path in BINARY:
+            check_shapes(unit, context, call, found)
 
 
-def check_call(unit, context, node, path, arguments, bound):
-    found = f"`{text(node)}`"
-    x = arguments.get("x")
-    y = arguments.get("y")
-    if path in NO_DEVICE_FUNCTION:
-        context.report(unit.module, "E15-no-device-function", node, found)
-    elif path == "nki.language.power" and y is not None and is_number(y):
-        context.report(unit.module, "E15-scalar-power", node, found)
-    elif path == "nki.language.matmul":
-        transposed = arguments.get("transpose_x", Constant(False))
-        if transposed == Constant(False) and not bound.unknown:
-            context.report(unit.module, "E15-matmul", node, found)
-    elif path == "nki.language.rsqrt":
-        if isinstance(x, Tensor) and x.buffer == "psum":
-            context.report(unit.module, "E15-rsqrt-psum", node, found)
-    elif path == "nki.language.random_seed":
-        seed = arguments.get("seed")
-        if seed is not None and is_number(seed):
-            context.report(unit.module, "E15-random-seed", node, found)
-    elif path in BINARY and isinstance(x, Tensor) and isinstance(y, Tensor):
-        if differ(x.shape, y.shape):
-            shapes = f"{found}: shapes {x.shape} and {y.shape}"
-            context.report(unit.module, "E15-broadcast", node, shapes)
+def broken_rule(call):
+    if call.path in NO_DEVICE_FUNCTION:
+        return "E15-no-device-function"
+    if call.path == "nki.language.power" and is_number(call.value("y")):
+        return "E15-scalar-power"
+    if call.path == "nki.language.matmul":
+        if call.values.get("transpose_x", Constant(False)) == Constant(False):
+            return "E15-matmul"
+    if call.path == "nki.language.rsqrt":
+        tile = call.tensor("x")
+        if tile is not None and tile.buffer == "psum":
+            return "E15-rsqrt-psum"
+    if call.path == "nki.language.random_seed" and is_number(call.value("seed")):
+        return "E15-random-seed"
+    return None
+
+
+def check_shapes(unit, context, call, found):
+    x = call.tensor("x")
+    y = call.tensor("y")
+    if x is not None and y is not None and differ(x.shape, y.shape):
+        shapes = f"{found}: shapes {x.shape} and {y.shape}"
+        context.report(unit.module, "E15-broadcast", call.node, shapes)
 
 
 def differ(first, second):
@@ -63,6 +60,5 @@ def differ(first, second):
     if len(first) != len(second):
         return True
     return any(
-        one is not None and other is not None and one != other
-        for one, other in zip(first, second)
+        one is not None and other is not None and one != other for one, other in zip(first, second)
     )

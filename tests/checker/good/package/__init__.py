@@ -1,0 +1,1 @@
+"""A package of kernels: only what kernels reach is kernel code."""
