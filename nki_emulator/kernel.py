@@ -5,7 +5,7 @@ import inspect
 
 import numpy as np
 
-from .errors import NkiArgumentError, NkiNotImplemented, NkiValidationError
+from .errors import NkiArgumentError, NkiValidationError
 from .host import Arguments
 from .session import Session, active_session, enter, leave
 from .threads import single_threaded_blas
@@ -37,12 +37,19 @@ class Kernel:
         return self.run(arguments, keywords)[0]
 
     def run(self, arguments, keywords, trace=False):
-        """Run in a new session; returns (result, session)."""
-        if self.lnc == 2:
-            raise NkiNotImplemented("LNC 2 (kernel[2])", "Launch with kernel[1] or kernel(...).")
+        """Run in a new session; returns (result, session).
+
+        An LNC 2 launch runs its two programs one after the other on the same shared HBM; the
+        session returned is the first program's. What needs both at once (`sendrecv`,
+        `core_barrier`) is not implemented, and a race between them is not detected.
+        """
+        programs = self.lnc or 1
+        sessions = [
+            Session(program, programs, has_grid=self.lnc is not None, trace=trace)
+            for program in range(programs)
+        ]
         bound = self._bind(arguments, keywords)
-        session = Session(has_grid=self.lnc is not None, trace=trace)
-        host = Arguments(session)
+        host = Arguments(sessions[0])
         for name, value in bound.arguments.items():
             kind = self._signature.parameters[name].kind
             if kind is inspect.Parameter.VAR_KEYWORD:
@@ -50,16 +57,19 @@ class Kernel:
             else:
                 value = host.wrap(value, name)
             bound.arguments[name] = value
-        token = enter(session)
-        try:
-            # The engines follow IEEE rules and raise no floating point exceptions.
-            with np.errstate(all="ignore"), single_threaded_blas():
-                result = call_kernel_function(self.function, bound)
-                result = host.unwrap(result)
-            host.write_back()
-        finally:
-            leave(token)
-        return result, session
+        results = []
+        for session in sessions:
+            session.join(sessions[0])
+            token = enter(session)
+            try:
+                # The engines follow IEEE rules and raise no floating point exceptions.
+                with np.errstate(all="ignore"), single_threaded_blas():
+                    results.append(call_kernel_function(self.function, bound))
+            finally:
+                leave(token)
+        result = host.unwrap(results[0])
+        host.write_back()
+        return result, sessions[0]
 
     def _bind(self, arguments, keywords):
         try:

@@ -113,6 +113,13 @@ class Session:
         self.accumulators = {}
         self.identities = {}
         self._storages = 0
+        self._shared = []
+        self._next_shared = 0
+
+    def join(self, first):
+        """Share HBM and the numbering of storages with the first program of the launch."""
+        self._shared = first._shared
+        self._storages = first._storages
 
     def allocate(self, shape, dtype, buffer, name="", address=None):
         """A new tensor, uninitialised. ``address`` is (partition, byte) and only for the chip."""
@@ -137,6 +144,8 @@ class Session:
             )
         if address is not None and not chip:
             raise NkiValidationError("address", "address= is for SBUF and PSUM only.")
+        if buffer is MemoryRegion.shared_hbm:
+            return NkiTensor(shape, dtype, self._shared_storage(shape, info, name), buffer)
         kind = PsumStorage if buffer is MemoryRegion.psum else Storage
         storage = kind(buffer, shape, info, self.table, None, name, kernel_line())
         self.adopt(storage)
@@ -145,6 +154,27 @@ class Session:
             memory = self.psum if buffer is MemoryRegion.psum else self.sbuf
             memory.place(storage, storage.pitch * info.nbytes, address)
         return NkiTensor(shape, dtype, storage, buffer)
+
+    def _shared_storage(self, shape, info, name):
+        """The launch's next shared HBM tensor: the programs allocate the same ones, in order."""
+        number = self._next_shared
+        self._next_shared += 1
+        if number < len(self._shared):
+            storage = self._shared[number]
+            if storage.shape != shape or storage.info is not info:
+                raise NkiValidationError(
+                    "shared-hbm",
+                    f"program {self.program} allocates shared HBM tensor {number} as "
+                    f"{info.name}{list(shape)}; an earlier program allocated "
+                    f"{storage.describe()}. All programs must allocate the same shared tensors.",
+                )
+            return storage
+        storage = Storage(
+            MemoryRegion.shared_hbm, shape, info, self.table, None, name, kernel_line()
+        )
+        self.adopt(storage)
+        self._shared.append(storage)
+        return storage
 
     def adopt(self, storage):
         """Number a storage, so that a trace can name it."""

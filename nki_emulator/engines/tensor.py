@@ -298,7 +298,7 @@ def nc_transpose(session, dst, data, engine, name):
             f"partitions of {partitions} elements.",
         )
     if engine is engines.tensor:
-        _check_tensor_transpose(session, dst, data, width)
+        _check_tensor_transpose(dst, data)
         _write_transposed(dst, data, "data")
     else:
         limit = session.target.vector_transpose
@@ -313,18 +313,12 @@ def nc_transpose(session, dst, data, engine, name):
     return session.finish("nc_transpose", engine.name, (dst,), (data,), name)
 
 
-def _check_tensor_transpose(session, dst, data, width):
+def _check_tensor_transpose(dst, data):
     if dst.buffer is not PSUM:
         raise NkiValidationError(
             "matmul-dst-buffer", f"dst is in {dst.buffer.value}; the tensor engine writes PSUM."
         )
     rules.sbuf_only(data, "data", "the tensor engine")
-    if width > session.target.matmul_stationary_free:
-        raise NkiValidationError(
-            "transpose-size",
-            f"data has {width} elements per partition; the tensor engine transposes at most "
-            f"{session.target.matmul_stationary_free}.",
-        )
     for operand, role in ((data, "data"), (dst, "dst")):
         if not _may_start_at(operand, 0):
             raise NkiValidationError(

@@ -1,0 +1,239 @@
+"""What a caller reads who passes something that does not fit: argument, finding, rule, remedy."""
+
+import dataclasses
+
+import pytest
+import torch
+
+import neuron_vit as nv
+from neuron_vit import _environment
+
+X = torch.randn(2, 5, 12)
+HEADS = torch.randn(2, 3, 5, 8)
+WEIGHT = torch.randn(7, 12)
+PARAMS = nv.BlockParams(
+    norm1_weight=torch.randn(12),
+    qkv_weight=torch.randn(12, 24),
+    proj_weight=torch.randn(8, 12),
+    norm2_weight=torch.randn(12),
+    fc1_weight=torch.randn(12, 20),
+    fc2_weight=torch.randn(20, 12),
+    num_heads=2,
+    eps=1e-6,
+    attention_scale=0.5,
+)
+
+
+def attend(q=HEADS, k=HEADS, v=HEADS, **options):
+    return nv.scaled_dot_product_attention(q, k, v, **options)
+
+
+def mlp(**changed):
+    arguments = {
+        "fc1_weight": torch.randn(20, 12),
+        "fc1_bias": torch.randn(20),
+        "fc2_weight": torch.randn(12, 20),
+        "fc2_bias": torch.randn(12),
+        **changed,
+    }
+    return nv.mlp(X, **arguments)
+
+
+def params(**changed):
+    return dataclasses.replace(PARAMS, **changed)
+
+
+CASES = {
+    "a list": (lambda: nv.layer_norm([1.0], 1), "input is a list; it must be a torch.Tensor"),
+    "integers": (
+        lambda: nv.layer_norm(X.int(), 12),
+        "input has dtype int32; it must be bfloat16, float16, float32 or float64. Convert it",
+    ),
+    "a scalar": (
+        lambda: nv.layer_norm(torch.tensor(1.0), ()),
+        "input has shape (); it must have at least 1 dimensions",
+    ),
+    "normalized_shape": (
+        lambda: nv.layer_norm(X, 5),
+        "normalized_shape is (5,); it must be the last sizes of input, whose shape is (2, 5, 12)",
+    ),
+    "no normalized_shape": (lambda: nv.rms_norm(X, ()), "normalized_shape is ()"),
+    "negative eps": (lambda: nv.layer_norm(X, 12, eps=-1.0), "eps is -1.0; it must be a number"),
+    "NaN eps": (lambda: nv.rms_norm(X, 12, eps=float("nan")), "eps is nan"),
+    "norm weight": (
+        lambda: nv.layer_norm(X, 12, torch.randn(11)),
+        "layer_norm: weight has shape (11,); it must be (12,), which is normalized_shape",
+    ),
+    "norm bias": (
+        lambda: nv.layer_norm(X, 12, None, torch.randn(1, 12)),
+        "layer_norm: bias has shape (1, 12); it must be (12,)",
+    ),
+    "weight dtype": (
+        lambda: nv.rms_norm(X.bfloat16(), 12, torch.randn(12)),
+        "rms_norm: weight has dtype float32, input has bfloat16; they must be the same. Convert "
+        "one, for example with weight.to(torch.bfloat16)",
+    ),
+    "residual": (
+        lambda: nv.layer_norm(X, 12, residual=X[:1]),
+        "residual has shape (1, 5, 12); it must be (2, 5, 12), the shape of input",
+    ),
+    "device": (
+        lambda: nv.layer_norm(X, 12, torch.empty(12, device="meta")),
+        "weight is on meta, input is on cpu; they must be on the same device",
+    ),
+    "linear weight": (
+        lambda: nv.linear(X, WEIGHT.t()),
+        "linear: weight has shape (12, 7); it must be (any, 12), that is (out_features, in_fe",
+    ),
+    "linear bias": (
+        lambda: nv.linear(X, WEIGHT, torch.randn(12)),
+        "linear: bias has shape (12,); it must be (7,), the rows of weight",
+    ),
+    "linear bias type": (lambda: nv.linear(X, WEIGHT, 0.0), "bias is a float; it must be a torch"),
+    "mlp weight": (
+        lambda: mlp(fc2_weight=torch.randn(12, 21)),
+        "mlp: fc2_weight has shape (12, 21); it must be (any, 20)",
+    ),
+    "mlp bias": (lambda: mlp(fc1_bias=torch.randn(12)), "mlp: fc1_bias has shape (12,)"),
+    "activation": (
+        lambda: mlp(activation="relu"),
+        "mlp: activation is 'relu'; it must be 'gelu' or 'gelu_tanh' or 'quick_gelu'",
+    ),
+    "query": (
+        lambda: attend(HEADS[0, 0, 0]),
+        "query has shape (8,); it must have at least 2 dimensions",
+    ),
+    "key dimensions": (
+        lambda: attend(k=HEADS[0]),
+        "key has shape (3, 5, 8); it must have as many dimensions as query",
+    ),
+    "key dtype": (lambda: attend(k=HEADS.half()), "key has dtype float16, query has float32"),
+    "head size": (
+        lambda: attend(k=HEADS[..., :4]),
+        "key has head size 4; it must have that of query, 8",
+    ),
+    "value tokens": (
+        lambda: attend(v=HEADS[:, :, :4]),
+        "value has 4 tokens; it must have those of key, 5",
+    ),
+    "grouped heads": (
+        lambda: attend(k=HEADS[:, :2], v=HEADS[:, :2]),
+        "key has leading dimensions (2, 2); they must be those of query, (2, 3), or 1. For grouped",
+    ),
+    "dropout": (lambda: attend(dropout_p=1.5), "dropout_p is 1.5; it must be from 0 to 1"),
+    "mask shape": (
+        lambda: attend(attn_mask=torch.ones(5, 4, dtype=torch.bool)),
+        "attn_mask has shape (5, 4); it must broadcast to (2, 3, 5, 5)",
+    ),
+    "mask dtype": (
+        lambda: attend(attn_mask=torch.ones(5, 5, dtype=torch.float64)),
+        "attn_mask has dtype float64, query has float32",
+    ),
+    "mask and causal": (
+        lambda: attend(attn_mask=torch.ones(5, 5, dtype=torch.bool), is_causal=True),
+        "attn_mask is given together with is_causal=True",
+    ),
+    "block input": (
+        lambda: nv.vit_block(X[0], PARAMS),
+        "vit_block: x has shape (5, 12); it must have exactly 3 dimensions",
+    ),
+    "block width": (
+        lambda: nv.vit_block(X[..., :8], PARAMS),
+        "x has shape (2, 5, 8); its last size must be the width of params, 12",
+    ),
+    "block dtype": (
+        lambda: nv.vit_block(X.bfloat16(), PARAMS),
+        "params has dtype torch.float32 on cpu, x has torch.bfloat16 on cpu; they must be the "
+        "same. Convert once with params.to('cpu', torch.bfloat16)",
+    ),
+    "not params": (
+        lambda: nv.vit_block(X, {}),
+        "params is a dict; it must be a BlockParams. Make one with BlockParams.from_module(layer)",
+    ),
+    "head count": (
+        lambda: params(num_heads=5),
+        "num_heads is 5; qkv_weight has 24 columns, which must be 3 * num_heads * head_dim",
+    ),
+    "packed shape": (
+        lambda: params(fc2_weight=torch.randn(12, 20)),
+        "fc2_weight has shape (12, 20); it must be (20, 12), stored [in, out]",
+    ),
+    "rms with bias": (
+        lambda: params(norm="rms", norm1_bias=torch.randn(12)),
+        "norm is 'rms'; then the norms have no biases",
+    ),
+    "norm name": (lambda: params(norm="batch"), "norm is 'batch'; it must be 'layer' or 'rms'"),
+    "kernel name": (
+        lambda: nv.supports("softmax"),
+        "name is 'softmax'; it must be attention, layer_norm, linear, mlp, rms_norm or vit_block",
+    ),
+    "sizes": (
+        lambda: nv.supports("linear", tokens=5),
+        "linear takes the sizes tokens, in_features, out_features; found tokens",
+    ),
+    "target": (
+        lambda: nv.supports("layer_norm", width=8, target="trn1"),
+        "target is 'trn1'; it must be trn2 or trn3",
+    ),
+    "registered name": (
+        lambda: nv.register_with_transformers("flash_neuron"),
+        "name is 'flash_neuron'; it must not contain 'flash'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_message(case):
+    call, expected = CASES[case]
+    with pytest.raises((ValueError, TypeError)) as caught:
+        call()
+    message = str(caught.value)
+    assert expected in message
+    assert message.startswith("neuron-vit: ")
+
+
+@pytest.mark.parametrize(
+    ("variable", "read"),
+    [
+        ("NKI_SIMULATOR", _environment.simulator_requested),
+        ("NEURON_VIT_REQUIRE_NKI", _environment.nki_required),
+        ("NEURON_LOGICAL_NC_CONFIG", _environment.logical_cores),
+        ("NEURON_PLATFORM_TARGET_OVERRIDE", _environment.target),
+    ],
+)
+@pytest.mark.parametrize("value", ["", "true", "3", "01", " 1"])
+def test_environment_is_read_strictly(variable, read, value, monkeypatch):
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ValueError, match=f"environment variable {variable} is {value!r}"):
+        read()
+
+
+@pytest.mark.parametrize(
+    ("read", "variable", "values"),
+    [
+        (
+            _environment.simulator_requested,
+            "NKI_SIMULATOR",
+            {None: False, "0": False, "1": True},
+        ),
+        (
+            _environment.nki_required,
+            "NEURON_VIT_REQUIRE_NKI",
+            {None: False, "0": False, "1": True},
+        ),
+        (_environment.logical_cores, "NEURON_LOGICAL_NC_CONFIG", {None: 1, "1": 1, "2": 2}),
+        (
+            _environment.target,
+            "NEURON_PLATFORM_TARGET_OVERRIDE",
+            {None: "trn2", "trn2": "trn2", "gen3": "trn2", "trn3": "trn3", "gen4": "trn3"},
+        ),
+    ],
+)
+def test_environment_values(read, variable, values, monkeypatch):
+    for text, value in values.items():
+        if text is None:
+            monkeypatch.delenv(variable, raising=False)
+        else:
+            monkeypatch.setenv(variable, text)
+        assert read() == value
+        assert variable in _environment.__doc__
