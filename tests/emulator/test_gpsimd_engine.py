@@ -88,7 +88,9 @@ def generated(dst=((8, 6), F, S), pattern=((1, 6),), **options):
     nisa.iota(tile(*dst), pattern, **options)  # rule
 
 
-def selected(dst=((8, 6), F, S), on_true=((8, 6), F, S), on_false=0.0, pattern=((1, 6),), **options):
+def selected(
+    dst=((8, 6), F, S), on_true=((8, 6), F, S), on_false=0.0, pattern=((1, 6),), **options
+):
     nisa.affine_select(tile(*dst), pattern, 1, tile(*on_true), on_false, **options)  # rule
 
 

@@ -347,7 +347,8 @@ def scaled(
     made = tile(*dst)
     if column is not None:
         operand0 = tile(*column)
-    nisa.tensor_scalar(made, tile(*data), op0, operand0, op1=op1, operand1=operand1, **options)  # rule
+    source = tile(*data)
+    nisa.tensor_scalar(made, source, op0, operand0, op1=op1, operand1=operand1, **options)  # rule
 
 
 INT = {"data": ((8, 6), I8, S), "dst": ((8, 6), I8, S)}

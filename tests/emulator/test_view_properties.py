@@ -88,7 +88,7 @@ class Chain:
         if self.tensor.ndim == 1:
             return
         self.tensor = self.tensor.select(dim, index)
-        self.model = self.model.take(index, axis=dim)
+        self.model = self.model[(slice(None),) * dim + (index,)]
 
     def permute(self):
         free = list(range(self.first_free, self.tensor.ndim))
