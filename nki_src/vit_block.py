@@ -137,7 +137,7 @@ def transform_group(
     """
     qkv_weight, qkv_bias, heads, dim, heads_pass, scale = attention
     rows = attention_rows(
-        norm_columns(x, first, count, norm1),
+        norm_columns(x, first, count, x.dtype, norm1),
         length,
         qkv_weight,
         qkv_bias,
@@ -177,7 +177,7 @@ def finish_tokens(x, first, attended, projection, norm, mlp_weights, activation)
     project_rows(
         stream, attended, proj_weight.shape[0], proj_weight, "in_out", proj_bias, scale1, stream
     )
-    columns = stream_columns(stream, count, x.dtype, norm)
+    columns = norm_columns(stream, 0, count, x.dtype, norm)
     result = nl.ndarray(stream.shape, dtype=x.dtype, buffer=nl.sbuf)
     mlp_rows(
         result,
@@ -194,25 +194,12 @@ def finish_tokens(x, first, attended, projection, norm, mlp_weights, activation)
     return result
 
 
-def norm_columns(x, first, count, norm):
-    """norm(x) of HBM rows [first, first + count) -> SBUF columns [128, chunks, count]."""
-    width = x.shape[1]
-    weight, bias, eps, kind = norm
-    weight_columns = load_columns(weight, 0, width, PARTITIONS)
-    bias_columns = load_columns(bias, 0, width, PARTITIONS)
-    columns = nl.ndarray(
-        (PARTITIONS, ceil_div(width, PARTITIONS), count), dtype=x.dtype, buffer=nl.sbuf
-    )
-    for low in range(0, count, PARTITIONS):
-        high = min(low + PARTITIONS, count)
-        rows = load_rows(x, first + low, high - low, width, x.dtype)
-        norm_transpose(columns[:, :, low:high], rows, weight_columns, bias_columns, eps, kind)
-    return columns
+def norm_columns(source, first, count, dtype, norm):
+    """norm of `count` tokens from `first` on -> SBUF columns [128, chunks, count] in dtype.
 
-
-def stream_columns(stream, count, dtype, norm):
-    """norm of the residual stream, SBUF float32 rows [128, tiles, width] -> columns in dtype."""
-    width = stream.shape[2]
+    source: HBM rows [tokens, width], or SBUF rows [128, tiles, width] with `first` at a tile.
+    """
+    width = source.shape[-1]
     weight, bias, eps, kind = norm
     weight_columns = load_columns(weight, 0, width, PARTITIONS)
     bias_columns = load_columns(bias, 0, width, PARTITIONS)
@@ -221,7 +208,10 @@ def stream_columns(stream, count, dtype, norm):
     )
     for low in range(0, count, PARTITIONS):
         high = min(low + PARTITIONS, count)
-        rows = stream[0 : high - low, low // PARTITIONS, :]
+        if nl.is_sbuf(source.buffer):
+            rows = source[0 : high - low, (first + low) // PARTITIONS, :]
+        else:
+            rows = load_rows(source, first + low, high - low, width, source.dtype)
         norm_transpose(columns[:, :, low:high], rows, weight_columns, bias_columns, eps, kind)
     return columns
 

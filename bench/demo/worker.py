@@ -85,6 +85,7 @@ def check_one_function(package: ModuleType) -> None:
 
 def classify_digits(package: ModuleType, figures: dict) -> None:
     """Trains on part of the digits and classifies the rest three ways, in two dtypes."""
+    print("Seconds below are this CPU's; for emulated kernels they say nothing about a chip.")
     _title("Handwritten digits: a small Vision Transformer, trained here, run three ways")
     images, labels, held_out, truth = digits.load_split()
     start = time.perf_counter()
