@@ -82,6 +82,9 @@ class NkiError(Exception):
         self.instruction = None
         self.operands = []
 
+    def __reduce__(self):
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
     def add_instruction(self, name, implementation, arguments):
         """Attach the running instruction; ``arguments`` follow the session parameter."""
         if self.instruction is None:
@@ -102,6 +105,14 @@ class NkiError(Exception):
             if line.text:
                 parts.append(f"      {line.text}")
         return "\n".join(parts)
+
+
+def _rebuilt(kind, arguments, state):
+    """An error from another process, with its kernel lines as they were there."""
+    error = kind.__new__(kind)
+    error.args = arguments
+    error.__dict__.update(state)
+    return error
 
 
 class NkiValidationError(NkiError):

@@ -15,7 +15,9 @@ from ..enums import (
     reduce_cmd,
 )
 from ..errors import NkiError, NkiNotImplemented
+from ..errors import NkiValidationError as NkiValidationError
 from ..objects import NKIObject
+from ..session import NkiInstruction as NkiInstruction
 from ..session import active_session, current_session
 from ..targets import selected_target
 from .language import equal, maximum

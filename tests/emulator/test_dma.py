@@ -1,8 +1,21 @@
 """DMA copies and transposes."""
 
 from .support import (
-    NUMPY, load, ml_dtypes, nisa, nl, np, pair, pytest, refused, rounded, same_bits, save, simulate,
-    tile, values,
+    NUMPY,
+    load,
+    ml_dtypes,
+    nisa,
+    nl,
+    np,
+    pair,
+    pytest,
+    refused,
+    rounded,
+    same_bits,
+    save,
+    simulate,
+    tile,
+    values,
 )  # fmt: skip
 
 P, S, H = nl.psum, nl.sbuf, nl.shared_hbm

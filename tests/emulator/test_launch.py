@@ -7,7 +7,19 @@ import torch
 from nki_emulator import NkiArgumentError, NkiValidationError, record
 
 from .support import (
-    load, ml_dtypes, nisa, nki, nl, np, pair, pytest, refused, same_bits, save, simulate, tile,
+    load,
+    ml_dtypes,
+    nisa,
+    nki,
+    nl,
+    np,
+    pair,
+    pytest,
+    refused,
+    same_bits,
+    save,
+    simulate,
+    tile,
     values,
 )  # fmt: skip
 
@@ -360,7 +372,7 @@ def test_grid_rules():
 
 def test_ranges_are_deprecated_aliases():
     for function in (nl.affine_range, nl.sequential_range, nl.static_range):
-        with pytest.warns(DeprecationWarning, match=function.__name__):
+        with pytest.warns(DeprecationWarning, match=r"\[deprecated\] nl." + function.__name__):
             assert list(function(3)) == [0, 1, 2]
         with pytest.warns(DeprecationWarning):
             assert list(function(1, 8, 3)) == [1, 4, 7]

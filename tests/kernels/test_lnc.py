@@ -1,0 +1,56 @@
+"""LNC 2: two programs share the rows, images or heads of a launch, and the result is that of one.
+
+Sizes are chosen so that the shares are uneven, and so that one program may have nothing to do.
+"""
+
+import nki
+import pytest
+import torch
+
+from neuron_vit.nki_src import attention, linear, mlp, norm, vit_block
+
+
+def rand(*shape):
+    return torch.randn(*shape)
+
+
+def block(batch, tokens, heads, head_dim, hidden):
+    width = heads * head_dim
+    vectors = [rand(width) for _ in range(6)]
+    return (
+        *(rand(batch, tokens, width), vectors[0], vectors[1], rand(width, 3 * width)),
+        *(rand(3 * width), rand(width, width), vectors[2], None, vectors[3], vectors[4]),
+        *(rand(width, hidden), rand(hidden), rand(hidden, width), vectors[5], None),
+        *(heads, 1e-6, "layer", "gelu", head_dim**-0.5),
+    )
+
+
+def strided(batch, heads, tokens, dim):
+    return tuple(rand(batch, heads, tokens, dim) for _ in range(3)) + (dim**-0.5, None, None, None)
+
+
+CASES = {
+    "norm rows": (norm.layer_norm, (rand(300, 96), rand(96), rand(96), rand(300, 96), 1e-6)),
+    "norm one tile": (norm.rms_norm, (rand(5, 96), rand(96), None, 1e-6)),
+    "linear": (linear.linear, (rand(700, 96), rand(96, 40), rand(40), "in_out")),
+    "mlp": (
+        mlp.mlp,
+        (rand(300, 96), rand(96, 200), rand(200), rand(200, 96), rand(96), "gelu", "in_out"),
+    ),
+    "attention images": (attention.attention, strided(3, 2, 50, 64)),
+    "attention heads": (attention.attention, strided(1, 3, 50, 32)),
+    "attention one head": (attention.attention, strided(1, 1, 50, 32)),
+    "block images": (vit_block.vit_block, block(3, 50, 2, 32, 96)),
+    "block one image": (vit_block.vit_block, block(1, 17, 2, 32, 96)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_programs_give_the_result_of_one(case):
+    kernel, arguments = CASES[case]
+    one = nki.simulate(kernel[1])(*arguments)
+    two = nki.simulate(kernel[2])(*arguments)
+    if not isinstance(one, tuple):
+        one, two = (one,), (two,)
+    for first, second in zip(one, two):
+        torch.testing.assert_close(second, first, rtol=1e-5, atol=1e-5)
