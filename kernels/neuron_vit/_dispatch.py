@@ -101,23 +101,18 @@ def run(
 def run_without_kernel(
     name: str, function: Callable[..., Any], arguments: Sequence[Any], reason: str, remedy: str
 ) -> Any:
-    """Run `function`, a variant of `name` that no kernel implements; `reason` says which."""
+    """Run `function`, a variant of `name` that no kernel implements; `reason` says which.
+
+    Warns or raises as for a fallback where the tensors are on an NKI path.
+    """
     tensors = _named_tensors(function, arguments)
     if all(tensor.numel() for tensor in tensors.values()):
-        note_missing_kernel(name, tensors, reason, remedy)
+        device = next(iter(tensors.values())).device
+        if _launcher(device) is None:
+            _refuse_where_required(name, device)
+        else:
+            _fall_back(reason, remedy, tensors)
     return _run_torch(function, arguments)
-
-
-def note_missing_kernel(
-    name: str, tensors: Dict[str, torch.Tensor], reason: str, remedy: str
-) -> None:
-    """Warn or raise as for a fallback; the caller then runs PyTorch operations on `tensors`."""
-    device = next(iter(tensors.values())).device
-    if _launcher(device) is None:
-        _refuse_where_required(name, device)
-    else:
-        _fall_back(reason, remedy, tensors)
-    _thread.last_path = "torch"
 
 
 def _run_torch(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:

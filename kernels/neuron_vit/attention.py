@@ -69,10 +69,9 @@ def scaled_dot_product_attention(
     if scale is None:
         scale = query.shape[-1] ** -0.5
     if dropout_p > 0.0:
-        operands = {"query": query, "key": key, "value": value}
-        _dispatch.note_missing_kernel("attention", operands, *_NO_DROPOUT)
+        noted = ops.note_dropout(query)
         return F.scaled_dot_product_attention(
-            query, key, value, attn_mask, dropout_p, is_causal, scale=scale
+            noted, key, value, attn_mask, dropout_p, is_causal, scale=scale
         )
     q, k, v = (_four_dimensional(tensor, leading) for tensor in (query, key, value))
     if attn_mask is not None or is_causal or query.shape[-1] != value.shape[-1]:
@@ -219,6 +218,20 @@ def _masked_attention(
     return _dispatch.run_without_kernel("attention", _with_mask, arguments, *why)
 
 
+@torch.library.custom_op(add_op_namespace_prefix("note_dropout"), mutates_args=())
+def _note_dropout(query: Tensor) -> Tensor:
+    """A copy of `query`, on the way to PyTorch's dropout, which draws from its own generator.
+
+    An operator, so that the note is made whenever compiled code runs; a copy, because an operator
+    may not return its input, and without a result a compiler would remove it.
+    """
+    return _dispatch.run_without_kernel("attention", _copy, (query,), *_NO_DROPOUT)
+
+
+def _copy(query: Tensor) -> Tensor:
+    return query.clone()
+
+
 def _with_mask(
     q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], is_causal: bool, scale: float
 ) -> Tensor:
@@ -231,6 +244,11 @@ def _(q, k, v, scale):
     return q.new_empty((q.shape[0], q.shape[2], q.shape[1], v.shape[3]))
 
 
+@_note_dropout.register_fake
+def _(query):
+    return torch.empty_like(query)
+
+
 @_masked_attention.register_fake
 def _(q, k, v, attn_mask, is_causal, scale):
     return q.new_empty((q.shape[0], q.shape[2], q.shape[1], v.shape[3]))
@@ -240,3 +258,4 @@ differentiate_reference(
     _attention, lambda q, k, v, scale: reference.attention(q, k, v, scale, None, None, None)
 )
 differentiate_reference(_masked_attention, _with_mask)
+differentiate_reference(_note_dropout, _copy)

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+# The process starts once, so one worker runs these tests.
+pytestmark = pytest.mark.xdist_group("stand-in device")
+
 ROOT = Path(__file__).parents[2]
 VARIABLES = (
     "NKI_SIMULATOR",

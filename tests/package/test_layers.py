@@ -61,10 +61,10 @@ def model():
     torch.manual_seed(0)
     layers = nn.Sequential(
         nn.Linear(12, 16),
-        LayerNorm(16, eps=1e-3),
-        RMSNorm(16),
+        LayerNorm(16, eps=0.5),
         LayerNorm(16, elementwise_affine=False),
         LayerNorm(16, bias=False),
+        RMSNorm(16, eps=0.5),  # last: a norm after it would hide a wrong scale
     )
     for parameter in layers.parameters():
         nn.init.normal_(parameter)

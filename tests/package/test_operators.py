@@ -76,6 +76,7 @@ def cases(dtype):
     yield ops.attention, (q(), heads(dtype, tokens=7).detach(), heads(dtype, tokens=7), 0.4)
     yield ops.masked_attention, (q(), q(), q(), new(2, 1, 5, 5), False, 0.4)
     yield ops.masked_attention, (q(), q(), q(), None, True, 0.4)
+    yield ops.note_dropout, (q(),)
     yield ops.vit_block, block(dtype, full=True)
     yield ops.vit_block, block(dtype, full=False)
 
@@ -184,6 +185,8 @@ def compiled_cases():
         "attention": attend,
         "masked_attention": lambda x: attend(x, attn_mask=mask),
         "causal_attention": lambda x: attend(x, is_causal=True),
+        # All dropped, so that there is one right answer.
+        "dropout_attention": lambda x: attend(x, dropout_p=1.0),
         "vit_block": lambda x: nv.vit_block(x, params),
     }
 

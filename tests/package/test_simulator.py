@@ -120,6 +120,17 @@ def test_kernel_and_reference_agree(name, dtype, monkeypatch):
         assert (ours.double() - theirs.double()).abs().max() <= limit
 
 
+@pytest.mark.parametrize("name", ["layer_norm", "attention strided", "vit_block"])
+def test_two_cores_give_the_result_of_one(name, simulated, monkeypatch):
+    def run(cores):
+        monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", cores)
+        torch.manual_seed(0)
+        return calls(torch.float32)[name]()
+
+    assert torch.equal(run("2"), run("1"))
+    assert nv.launches() == {name.split()[0]: 2}
+
+
 def test_an_unsupported_head_size_never_gives_a_wrong_number(simulated, monkeypatch):
     q = torch.randn(1, 2, 9, 192)
     with pytest.warns(nv.NeuronVitFallbackWarning, match="head_dim=192 > 128"):
