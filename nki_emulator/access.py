@@ -27,12 +27,6 @@ def read_raw(tensor, role):
     return tensor.array
 
 
-def read_vector(tensor, role, rank):
-    """A (P, 1) operand as float32 of shape (P, 1, ..., 1), ``rank`` dimensions."""
-    values = read_float32(tensor, role)
-    return values.reshape((values.shape[0],) + (1,) * (rank - 1))
-
-
 def write_float32(tensor, values):
     """Store float32 ``values`` (any shape of the same size), rounded to the tensor's dtype."""
     target = tensor.array

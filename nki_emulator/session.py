@@ -181,10 +181,6 @@ class Session:
         self._storages += 1
         storage.number = self._storages
 
-    def identity(self, size, dtype):
-        """The session's identity matrix of this size and dtype, or None."""
-        return self.identities.get((size, dtype))
-
     def finish(self, op, engine, writes, reads, name=None, **details):
         """Count an instruction that has run and, if tracing, record it."""
         self.instructions = number = self.instructions + 1

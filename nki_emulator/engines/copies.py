@@ -110,16 +110,15 @@ def tensor_copy_predicated(session, dst, src, predicate, reverse_pred, name):
         rules.not_packed(dst, "dst")
         values = number(src, "src").astype(dst.info.storage)
     require_writable(dst)
-    written = dst.storage.is_written(dst)
-    target = dst.array
-    np.copyto(target, values, where=chosen)
-    _mark_where(dst, chosen | written)
+    written = True if dst.storage.complete else chosen | dst.storage.is_written(dst)
+    np.copyto(dst.array, values, where=chosen)
+    _mark_where(dst, written)
     return session.finish("tensor_copy_predicated", "vector", (dst,), (src, predicate), name)
 
 
 def _mark_where(dst, written):
-    """Mark dst written if it is as a whole; elements that never were stay unwritten."""
-    if written.all():
+    """Mark the elements of dst that ``written`` (True for all) says; others stay unwritten."""
+    if written is True or written.all():
         dst.storage.mark_written(dst)
         return
     rows = [dst[p : p + 1] for p in range(dst.shape[0])]

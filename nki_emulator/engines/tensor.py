@@ -45,10 +45,12 @@ def nc_matmul(
     double_row = perf_mode is matmul_perf_mode.double_row
     if not double_row:
         rules.one_of(perf_mode, "perf_mode", tuple(matmul_perf_mode))
-    if accumulate not in (None, True, False):
-        raise NkiValidationError(
-            "matmul-accumulate", f"accumulate={accumulate!r}; allowed: True, False, None."
-        )
+    if accumulate is not None:
+        if not isinstance(accumulate, (bool, np.bool_)):
+            raise NkiValidationError(
+                "matmul-accumulate", f"accumulate={accumulate!r}; allowed: True, False, None."
+            )
+        accumulate = bool(accumulate)
     rows = _check_operands(session, stationary, moving, double_row)
     row = _check_tile(session, tile_position, tile_size, stationary, moving)
     columns, width = _check_sizes(session, dst, stationary, moving, double_row)
