@@ -16,7 +16,9 @@ Layout, for one image and a pass of heads (d = head size):
    it evicts.
 
 Keys beyond the sequence never exist: the last tile is short, no mask is involved, and whatever
-lies behind the tensor in HBM is not read. The maximum is exact, so any logit is safe.
+lies behind the tensor in HBM is not read. The maximum is exact; logits up to 1e6 are safe in every
+dtype (scores before scaling up to 1e8 in float16). A query or key that is NaN or infinite makes its
+position NaN in all heads of the pass, not only in its own.
 
 Tensor engine cycles for S queries and keys: about 3 S a tile of 128 keys (maxima, scores, shift)
 plus (d + 1) a tile pair. ScalarE evicts S^2 / 128 numerators a head, VectorE reduces as many
@@ -39,9 +41,9 @@ from .limits import (
 from .tiles import available_bytes, dtype_bytes, program_share
 
 # The shift of a query is split in two values of the operand dtype, SHIFT_STEP * high + low: the
-# pair holds a float32 maximum to 2^-16 in bfloat16, and `high` stays in the range of float16 for
-# any score below 4e6. A power of two, so float32 loses nothing. Our choice.
-SHIFT_STEP = 64.0
+# pair holds a float32 maximum to 2^-16 of itself in bfloat16, and both stay in the range of float16
+# for any score, before scaling, below 1e8. A power of two, so float32 loses nothing. Our choice.
+SHIFT_STEP = 4096.0
 
 
 @nki.jit
@@ -63,14 +65,16 @@ def attention(q, k, v, scale, q_view, k_view, v_view):
     out = nl.ndarray((batch, q_len, heads, dim), dtype=q.dtype, buffer=nl.shared_hbm)
     begin, end = program_share(heads, 1) if batch == 1 else (0, heads)
     first_image, last_image = program_share(batch, 1) if batch > 1 else (0, 1)
+    selectors = shift_selectors(end - begin, step, q.dtype)
     for image in range(first_image, last_image):
         for first in range(begin, end, step):
             count = min(step, end - first)
-            attend_pass(out, image, first, count, q, k, v, scale, q_view, k_view, v_view)
+            selector = selectors[0] if count == step else selectors[1]
+            attend_pass(out, image, first, count, q, k, v, scale, q_view, k_view, v_view, selector)
     return out
 
 
-def attend_pass(out, image, first, count, q, k, v, scale, q_view, k_view, v_view):
+def attend_pass(out, image, first, count, q, k, v, scale, q_view, k_view, v_view, selector):
     """Heads [first, first + count) of one image, from HBM to HBM."""
     queries = load_heads(q, q_view, image, first, count)
     keys = load_heads(k, k_view, image, first, count)
@@ -82,20 +86,19 @@ def attend_pass(out, image, first, count, q, k, v, scale, q_view, k_view, v_view
         rows = nl.ndarray(
             (PARTITIONS, ceil_div(size, PARTITIONS), count, dim), dtype=q.dtype, buffer=nl.sbuf
         )
-        attend(rows, queries[:, :, start : start + size], keys, values, scale)
+        attend(rows, queries[:, :, start : start + size], keys, values, scale, selector)
         store_heads(out, image, start, size, first, rows)
 
 
-def attend(dst, queries, keys, values, scale):
+def attend(dst, queries, keys, values, scale, selector):
     """Attention of one image for a block of queries that fits a PSUM bank.
 
     dst: SBUF rows [128, query tiles, heads, d]; queries: columns [d, heads, Sq <= 512]; keys:
     columns [d, heads, Sk]; values: rows [128, key tiles, heads, d + 1] with ones in the last
-    column; scale: float.
+    column; scale: float; selector: `shift_selector` of as many heads.
     """
     heads = queries.shape[1]
     q_len = queries.shape[2]
-    selector = shift_selector(heads, queries.dtype)
     shift = shift_rows(queries, keys, scale)
     step = scores_heads(heads, q_len, keys.shape[2], dtype_bytes(queries.dtype))
     for first in range(0, heads, step):
@@ -111,6 +114,20 @@ def attend(dst, queries, keys, values, scale):
                 keys,
                 first,
             )
+
+
+def shift_selectors(heads, step, dtype):
+    """The selectors of a full pass of `step` heads and of the last, shorter one (or None).
+
+    Made once, before anything else is on the chip: they outlive every other tile.
+    """
+    full = None
+    last = None
+    if heads >= step:
+        full = shift_selector(step, dtype)
+    if heads % step > 0:
+        last = shift_selector(heads % step, dtype)
+    return full, last
 
 
 def shift_selector(heads, dtype):

@@ -153,7 +153,7 @@ def attend_bytes(heads, q_len, k_len, item):
     one = ceil_div(k_len, PARTITIONS) * block * item
     numerators = min(heads * one, 2 * max(SCORES_BYTES, one))
     maxima = heads * (ceil_div(k_len, BANK) + 1) * 4
-    return numerators + block * item + 5 * heads * item + maxima + 2 * BANK
+    return numerators + block * item + 12 * heads * item + maxima + 2 * BANK
 
 
 def value_bytes(heads, length, head_dim, item):

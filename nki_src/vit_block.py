@@ -24,7 +24,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .attention import attend
+from .attention import attend, shift_selectors
 from .limits import (
     BANK,
     PARTITIONS,
@@ -95,7 +95,8 @@ def vit_block(
     tokens_out = out.reshape((batch * length, width))
     norm1 = (norm1_weight, norm1_bias, eps, norm)
     norm2 = (norm2_weight, norm2_bias, eps, norm)
-    attention = (qkv_weight, qkv_bias, num_heads, dim, heads_pass, attention_scale)
+    selectors = shift_selectors(num_heads, heads_pass, x.dtype)
+    attention = (qkv_weight, qkv_bias, num_heads, dim, heads_pass, attention_scale, selectors)
     projection = (proj_weight, proj_bias, scale1)
     mlp_weights = (fc1_weight, fc1_bias, fc2_weight, fc2_bias, scale2)
     begin, end = program_share(batch, 1)
@@ -135,7 +136,7 @@ def transform_group(
 
     A function of its own, so that a group's tiles are gone when the next group begins.
     """
-    qkv_weight, qkv_bias, heads, dim, heads_pass, scale = attention
+    qkv_weight, qkv_bias, heads, dim, heads_pass, scale, selectors = attention
     rows = attention_rows(
         norm_columns(x, first, count, x.dtype, norm1),
         length,
@@ -145,6 +146,7 @@ def transform_group(
         dim,
         heads_pass,
         scale,
+        selectors,
     )
     attended = image_columns(rows, length, count)
     for start in range(0, count, block):
@@ -238,7 +240,7 @@ def residual_rows(x, first, count):
     return residual
 
 
-def attention_rows(columns, length, weight, bias, heads, dim, heads_pass, scale):
+def attention_rows(columns, length, weight, bias, heads, dim, heads_pass, scale, selectors):
     """Attention of the images of a group, from norm1 columns to SBUF rows.
 
     columns: SBUF [128, chunks of width, images * length]; weight: HBM [width, 3 * heads * dim];
@@ -253,11 +255,12 @@ def attention_rows(columns, length, weight, bias, heads, dim, heads_pass, scale)
     for first in range(0, heads, heads_pass):
         count = min(heads_pass, heads - first)
         target = rows[:, :, first * dim : (first + count) * dim].reshape_dim(2, (count, dim))
-        attend_images(target, columns, length, weight, bias, first * dim, embed, scale)
+        selector = selectors[0] if count == heads_pass else selectors[1]
+        attend_images(target, columns, length, weight, bias, first * dim, embed, scale, selector)
     return rows
 
 
-def attend_images(dst, columns, length, weight, bias, first, embed, scale):
+def attend_images(dst, columns, length, weight, bias, first, embed, scale, selector):
     """Some heads of all images of a group: rows dst [128, images * query tiles, heads, d].
 
     first: the first column of these heads in each of the three parts of the QKV weight.
@@ -280,6 +283,7 @@ def attend_images(dst, columns, length, weight, bias, first, embed, scale):
                 keys[:, :, token : token + length],
                 values[:, tile : tile + tiles, :, :],
                 scale,
+                selector,
             )
 
 

@@ -57,7 +57,8 @@ def vit_block(
     stream = wide(x)
     normalized = normalize(stream, norm1_weight, norm1_bias).to(x.dtype)
     qkv = linear(normalized, qkv_weight, qkv_bias, "in_out")
-    q, k, v = qkv.view(batch, tokens, 3, num_heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+    head_dim = qkv.shape[-1] // (3 * num_heads)
+    q, k, v = qkv.view(batch, tokens, 3, num_heads, head_dim).permute(2, 0, 3, 1, 4).unbind(0)
     mixed = attention(q, k, v, attention_scale, None, None, None).flatten(2)
     stream = stream + _scaled(linear(mixed, proj_weight, proj_bias, "in_out"), scale1)
 

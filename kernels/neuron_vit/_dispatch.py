@@ -187,12 +187,14 @@ def _fall_back(reason: str, remedy: str, tensors: Dict[str, torch.Tensor]) -> No
     with _lock:
         if reason in _warned:
             return
-        _warned.add(reason)
+    # Noted only once the warning is out: where it is turned into an error, so is the next one.
     warnings.warn(
         f"{message} PyTorch operations run instead; NEURON_VIT_REQUIRE_NKI=1 makes this an error.",
         NeuronVitFallbackWarning,
         stacklevel=_levels_to_caller(),
     )
+    with _lock:
+        _warned.add(reason)
 
 
 def _named_tensors(

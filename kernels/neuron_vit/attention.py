@@ -150,6 +150,14 @@ def _check_mask(attn_mask: Any, query: Tensor, key: Tensor, is_causal: bool) -> 
         )
     if attn_mask.dtype != torch.bool:
         _validate.like(_FUNCTION, "attn_mask", attn_mask, "query", query)
+    elif attn_mask.device != query.device:
+        raise _validate.fail(
+            _FUNCTION,
+            "attn_mask",
+            f"is on {attn_mask.device}, query is on {query.device}",
+            "they must be on the same device",
+            f"Move one, for example with attn_mask.to({str(query.device)!r})",
+        )
     full = (*query.shape[:-1], key.shape[-2])
     fits = attn_mask.dim() <= len(full) and all(
         found in (1, wanted) for found, wanted in zip(attn_mask.shape[::-1], full[::-1])

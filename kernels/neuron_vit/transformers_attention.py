@@ -65,6 +65,11 @@ def flash_attn_forward(
                 'here. Load this model with attn_implementation="sdpa"; for packed sequences '
                 'use "org/neuron-vit" without a function name.'
             )
+    if query.dim() != 4:
+        raise ValueError(
+            f"neuron-vit: flash_attn_forward: query has shape {tuple(query.shape)}; it must have 4 "
+            "dimensions, [batch, heads, tokens, head_dim]"
+        )
     is_causal = kwargs.get("is_causal")
     if is_causal is None:
         is_causal = getattr(module, "is_causal", True)

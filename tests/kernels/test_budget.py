@@ -83,6 +83,9 @@ def test_attention(dtype, batch, heads, length, head_dim):
         (1, 577, 4, 72, 1024),
         (40, 50, 3, 64, 768),
         (230, 9, 3, 64, 384),
+        # Several groups or passes whose tiles once left no gap for the next ones.
+        (2, 785, 4, 96, 1024),
+        (40, 50, 12, 64, 3072),
     ],
 )
 def test_vit_block(dtype, batch, length, heads, head_dim, hidden):
