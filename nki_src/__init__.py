@@ -1,4 +1,5 @@
 """The NKI kernels of neuron-vit.
 
-Importing this package imports `nki`; `limits` alone imports nothing.
+Each kernel is imported from its own module, which imports `nki`. This file imports nothing, so that
+`limits` can be read on a host without it.
 """

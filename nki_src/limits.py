@@ -1,8 +1,8 @@
 """What fits on the chip: one place for every limit and on-chip budget of the kernels.
 
-The kernels call the `plan_*` functions while they are traced; the PyTorch package calls the
-functions named like the kernels before it launches. Both therefore apply the same rule, and a
-shape that does not fit is refused with the numbers before anything is compiled.
+The kernels plan with these budgets while they are traced; the PyTorch package calls the functions
+named like the kernels before it launches. Both therefore apply the same rule, and a shape that
+does not fit is refused with the numbers before anything is compiled.
 
 Imports nothing: it is read on hosts without `nki`, and it stays inside the Python subset that
 the NKI compiler accepts. Sizes are bytes per SBUF partition unless a name says otherwise.

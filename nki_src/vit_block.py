@@ -45,6 +45,7 @@ from .tiles import (
     load_columns,
     load_rows,
     load_weight,
+    part_of,
     program_share,
     project_rows,
     transpose_rows,
@@ -374,11 +375,9 @@ def project_values(columns, length, weight, bias, first, heads, dim):
                     slab[:, :, start * dim : stop * dim],
                     width,
                 )
-                part = None
-                if bias_row != None:
-                    part = bias_row[0:size, start * dim : stop * dim].reshape_dim(
-                        1, (stop - start, dim)
-                    )
+                part = part_of(bias_row, size, start * dim, stop * dim)
+                if part != None:
+                    part = part.reshape_dim(1, (stop - start, dim))
                 finish_rows(
                     values[0:size, image * tiles + tile, start:stop, 0:dim], psum, part, None, None
                 )
