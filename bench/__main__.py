@@ -1,4 +1,8 @@
-"""`neuron-vit-bench`: eager PyTorch against the package on the shapes of the ViT families."""
+"""`neuron-vit-bench`: eager PyTorch against the package on the shapes of the ViT families.
+
+Prints wall-clock of this machine and modelled time on the chip, in two tables that cannot be
+confused. `python -m bench validate` prints how far the model is from published measurements.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,13 @@ import itertools
 import sys
 
 import neuron_vit
-from bench import report
+from bench import page, report
 from bench.cases import DTYPES, LEVELS
+from bench.device import find as find_device
 from bench.models import MODELS, UnknownModel, VitShape, find
 from bench.progress import ProgressLine
-from bench.rows import Setting, run
+from bench.rows import IMPLS, Plan, Setting, run
+from bench.validation import report as validation
 
 DEFAULT_MODEL = "vit-b16"
 
@@ -19,6 +25,8 @@ DEFAULT_MODEL = "vit-b16"
 def main(argv: list[str] | None = None) -> int:
     """Runs the command line `argv` (default: that of the process); returns the exit status."""
     argv = sys.argv[1:] if argv is None else argv
+    if argv[:1] == ["validate"]:
+        return validation.main(argv[1:])
     if argv[:1] == ["emulator"]:
         from bench import emulator
 
@@ -32,11 +40,19 @@ def main(argv: list[str] | None = None) -> int:
         settings = _settings(options)
     except (UnknownModel, ValueError) as error:
         parser.error(str(error))
+    device = find_device()
+    plan = Plan(
+        repeats=options.repeats, device=device, target=options.target, lnc=options.lnc,
+        impls=options.impl,
+    )  # fmt: skip
+    timelines = page.Timelines()
     with ProgressLine() as progress:
-        rows = run(settings, neuron_vit, options.repeats, options.target, progress)
-    print(report.text(rows), end="")
+        rows = run(settings, neuron_vit, plan, progress, timelines.keep)
+    print(report.text(rows, device), end="")
     if options.json:
         report.write_json(rows, options.json)
+    if options.html:
+        page.write(rows, timelines, device, options.html)
     return 0
 
 
@@ -65,7 +81,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--level", choices=LEVELS, default="block", help="(default: block)")
     parser.add_argument(
-        "--target", choices=("trn2", "trn3"), default="trn2", help="chip to emulate (default: trn2)"
+        "--target", choices=("trn2", "trn3"), default="trn2", help="chip to model (default: trn2)"
+    )
+    parser.add_argument(
+        "--lnc", type=int, choices=(1, 2), default=1, help="cores of a launch (default: 1)"
+    )
+    parser.add_argument(
+        "--impl",
+        nargs="+",
+        choices=IMPLS,
+        default=list(IMPLS),
+        help="what to run; eager is the baseline of every speed-up (default: all)",
     )
     parser.add_argument(
         "--repeats",
@@ -75,6 +101,9 @@ def _parser() -> argparse.ArgumentParser:
         help="timed runs of each side, at least 2 (default: 20)",
     )
     parser.add_argument("--json", metavar="PATH", help="also write the rows to this file")
+    parser.add_argument(
+        "--html", metavar="PATH", help="also write a page with the tables and the timelines"
+    )
     return parser
 
 

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import torch
 
-MEASURED_TITLE = "wall-clock on this CPU; says nothing about Trainium"
-EMULATED_TITLE = "NKI kernels emulated on this CPU: launches and parity, no time of any kind"
+from bench.device import CPU, Device
+
+MODELLED_TITLE = "modelled time on the chip; nothing in this table was measured"
 
 # What a row's impl is called in print. A row says by its path whether kernels ran.
-_NAMES = {"eager": "eager", "kernel": "package"}
+_NAMES = {"eager": "eager", "compile": "torch.compile", "kernel": "package"}
+_MODELLED_NAMES = {"eager": "eager, a launch an operation", "kernel": "kernels"}
 
 
 def environment() -> dict:
@@ -27,31 +29,37 @@ def environment() -> dict:
     }
 
 
-def text(rows: Sequence[dict]) -> str:
+def text(rows: Sequence[dict], device: Device = CPU) -> str:
     """Both tables, each under its title; a table without rows is left out."""
     parts = []
-    measured = [row for row in rows if row["table"] == "measured"]
+    measured, modelled = split(rows)
     if measured:
         about = environment()
         parts.append(
             [
-                MEASURED_TITLE,
+                device.title,
                 f"{about['cpu']}, {about['threads']} threads, torch {about['torch']}",
-                f"median and interquartile range of {measured[0]['repeats']} interleaved runs",
-                table(_CASE + _TIME + _PARITY, measured),
+                table(CASE + TIME + PARITY, [row for row in measured if row["us"] is not None]),
                 *_remarks(measured),
             ]
         )
-    emulated = [row for row in rows if row["table"] == "emulated"]
-    if emulated:
-        notes = [
-            f"{row['model']} {row['op']} {row['dtype']}: PyTorch operations ran. {row['note']}"
-            for row in emulated
-            if row["note"]
-        ]
-        parts.append([EMULATED_TITLE, table(_CASE + _EMULATION + _PARITY, emulated), *notes])
+    if modelled:
+        timed = [row for row in modelled if row["us"] is not None]
+        parts.append(
+            [
+                MODELLED_TITLE,
+                *([table(CASE + MODEL + PARITY, timed)] if timed else []),
+                *modelled_remarks(modelled),
+            ]
+        )
     parts.append(["cos and max_abs_err: against the same computation in float64"])
     return "\n\n".join("\n".join(lines) for lines in parts) + "\n"
+
+
+def split(rows: Sequence[dict]) -> tuple[list[dict], list[dict]]:
+    """The measured rows and the modelled ones."""
+    measured = [row for row in rows if row["table"] == "measured"]
+    return measured, [row for row in rows if row["table"] == "modelled"]
 
 
 def table(columns: Sequence[tuple], rows: Sequence[dict]) -> str:
@@ -59,7 +67,7 @@ def table(columns: Sequence[tuple], rows: Sequence[dict]) -> str:
     cells = [[heading for heading, _ in columns]]
     cells += [[show(row) for _, show in columns] for row in rows]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
-    left = {i for i, (heading, _) in enumerate(columns) if heading in _LEFT_ALIGNED}
+    left = {i for i, (heading, _) in enumerate(columns) if heading in LEFT_ALIGNED}
     return "\n".join(
         "  ".join(
             cell.ljust(width) if i in left else cell.rjust(width)
@@ -77,11 +85,32 @@ def write_json(rows: Sequence[dict], path: str | os.PathLike) -> None:
 
 
 def _remarks(measured) -> list[str]:
-    remarks = []
-    if all(row["speedup"] is None for row in measured):
+    remarks = [f"{row['model']} {row['op']}: {row['note']}" for row in measured if row["note"]]
+    timed = [row for row in measured if row["us"] is not None]
+    if timed:
+        remarks.append(f"median and interquartile range of {timed[0]['repeats']} interleaved runs")
+    if all(row["speedup"] is None for row in timed):
         remarks.append("No speed-up is shown: no NKI kernel ran in this table.")
-    if not all(row["converged"] for row in measured):
+    if not all(row["converged"] for row in timed):
         remarks.append("* the warm-up ran out of time before the medians settled within 2 %")
+    return remarks
+
+
+def modelled_remarks(modelled: Sequence[dict]) -> list[str]:
+    """What has to be said beside modelled figures."""
+    remarks = [
+        f"{row['model']} {row['op']} {row['dtype']}: PyTorch operations ran. {row['note']}"
+        for row in modelled
+        if row["note"]
+    ]
+    timed = [row for row in modelled if row["us"] is not None]
+    if timed:
+        remarks += [
+            "us: modelled, buffers as written, no launches; renamed: the same, buffers renamed",
+            "floor: documented rates, nothing can be faster; of floor: the share that us reaches",
+            "speed-up: modelled, over the eager rows of this table, launch cost included in both",
+        ]
+        remarks += sorted({row["trust"] for row in timed if row["trust"]})
     return remarks
 
 
@@ -93,8 +122,16 @@ def _speedup(row: dict) -> str:
     return "-" if row["speedup"] is None else f"{row['speedup']:.2f}x"
 
 
-_LEFT_ALIGNED = {"model", "op", "impl", "path", "target", "source", "way", "NKI launches"}
-_CASE = (
+def _busiest(row: dict) -> str:
+    engine = max(row["busy"], key=row["busy"].get)
+    return f"{engine} {row['busy'][engine]:.0%}"
+
+
+LEFT_ALIGNED = {
+    "model", "op", "impl", "path", "target", "source", "way", "busiest", "kernel", "regime",
+    "source of the measurement",
+}  # fmt: skip
+CASE = (
     ("model", lambda row: row["model"]),
     ("res", lambda row: str(row["res"])),
     ("batch", lambda row: str(row["batch"])),
@@ -102,18 +139,26 @@ _CASE = (
     ("tokens", lambda row: str(row["tokens"])),
     ("op", lambda row: row["op"]),
 )
-_TIME = (
+TIME = (
     ("impl", lambda row: _NAMES[row["impl"]]),
     ("ms", _milliseconds),
     ("spread", lambda row: f"{row['us_spread'] / 1000:.2f}"),
     ("speed-up", _speedup),
 )
-_EMULATION = (
+MODEL = (
     ("target", lambda row: row["target"]),
     ("lnc", lambda row: str(row["lnc"])),
+    ("impl", lambda row: _MODELLED_NAMES[row["impl"]]),
+    ("us", lambda row: f"{row['us']:.1f}"),
+    ("renamed", lambda row: f"{row['us_optimistic']:.1f}"),
+    ("floor", lambda row: f"{row['floor_us']:.1f}"),
+    ("of floor", lambda row: f"{row['floor_us'] / row['us']:.0%}"),
     ("launches", lambda row: str(row["launches"])),
+    ("launch us", lambda row: f"{row['launch_us']:.1f}"),
+    ("busiest", _busiest),
+    ("speed-up", _speedup),
 )
-_PARITY = (
+PARITY = (
     ("cos", lambda row: f"{row['cos']:.7f}"),
     ("max_abs_err", lambda row: f"{row['max_abs_err']:.2e}"),
     ("path", lambda row: row["path"]),

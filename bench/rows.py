@@ -3,43 +3,59 @@
 ================  ==================================================================================
 key               meaning
 ================  ==================================================================================
-table             "measured": wall-clock of this CPU. "emulated": the NKI kernels, without any time
+table             "measured": wall-clock of the device in `device`. "modelled": what the timing
+                  model says the chip would take; nothing in it was measured
 model, res,       what ran; res in pixels
 batch, dtype,
 tokens, level,
 op
-target, lnc       the chip that was emulated and its cores per launch; None in "measured"
-impl              "eager": plain PyTorch. "kernel": the package, by whichever path it took
-us, us_spread     median and interquartile range of the runs, in microseconds; None without a time
-repeats           the number of runs
-converged         whether the warm-up had settled before them
-speedup           eager's time over this row's: None unless NKI kernels ran and were timed
-launches          NKI kernel launches of one run; None for eager
+device            the PyTorch device of a measured row; None in "modelled"
+target, lnc       the chip that is modelled and its cores per launch; None in "measured"
+impl              "eager": plain PyTorch, in "modelled" as one launch per operation. "compile":
+                  torch.compile of it. "kernel": the package, by whichever path it took
+us                measured: median of the runs. modelled: the literal bound, launches excluded.
+                  Microseconds; None without a time
+us_spread,        measured: interquartile range, number of runs, and whether the warm-up had settled
+repeats,          before them
+converged
+us_optimistic,    modelled: the bound with renamed buffers, and the documented floor
+floor_us
+launches          kernel launches of one run; None for PyTorch
+launch_us         modelled: their fixed cost, which `us` leaves out
+busy              modelled: share of `us` that each engine works, {"tensor": 0.6, ...}
+speedup           eager's time over this row's, both from the same table, launch cost included: None
+                  unless NKI kernels ran and have a time
 cos, max_abs_err  against the eager expression in float64
 path              what ran: "nki" or "torch"
-note              why a row of "emulated" ran as "torch", or ""
+trust             modelled: how far the figures can be trusted
+note              why a row ran as "torch" or has no time, or ""
 ================  ==================================================================================
 """
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
 import torch
 
+from bench import modelled
 from bench.cases import DTYPES, build_cases
+from bench.device import CPU, Device
+from bench.eager import EagerLaunches
 from bench.models import VitShape
 from bench.parity import compare
-from bench.paths import EMULATED_LNC, cpu_path, emulated_nki
+from bench.paths import cpu_path, emulated_nki
 from bench.timing import measure
 
+IMPLS = ("eager", "compile", "kernel")
 KEYS = (
-    "table", "model", "res", "batch", "dtype", "tokens", "target", "lnc", "level", "op", "impl",
-    "us", "us_spread", "repeats", "converged", "speedup", "launches", "cos", "max_abs_err",
-    "path", "note",
+    "table", "model", "res", "batch", "dtype", "tokens", "level", "op", "device", "target", "lnc",
+    "impl", "us", "us_spread", "repeats", "converged", "us_optimistic", "floor_us", "launches",
+    "launch_us", "busy", "speedup", "cos", "max_abs_err", "path", "trust", "note",
 )  # fmt: skip
 
 
@@ -57,94 +73,153 @@ class Setting:
         return f"{self.shape.name} {self.level} {self.resolution}px batch {self.batch} {self.dtype}"
 
 
+@dataclass(frozen=True)
+class Plan:
+    """How settings are run: `repeats` timed runs after at most `warmup_seconds`, on `device`; the
+    chip that is modelled and its cores; the implementations that are timed."""
+
+    repeats: int = 20
+    warmup_seconds: float = 5.0
+    device: Device = CPU
+    target: str = "trn2"
+    lnc: int = 1
+    impls: Sequence[str] = IMPLS
+
+
 def run(
     settings: Iterable[Setting],
     package: ModuleType,
-    repeats: int,
-    target: str = "trn2",
+    plan: Plan,
     progress: Callable[[str], None] = lambda text: None,
-    warmup_seconds: float = 5.0,
+    keep: Callable[[dict, Sequence], None] = lambda row, profiles: None,
 ) -> list[dict]:
-    """The rows of all settings, in order. `package` is neuron_vit, `target` the chip that is
-    emulated; `progress` is told what runs."""
+    """The rows of all settings, in order. `package` is neuron_vit; `progress` is told what runs,
+    `keep` gets each modelled row with its profiles."""
     rows = []
     for setting in settings:
         progress(f"{setting}: preparing")
+        dtype = DTYPES[setting.dtype]
+        arguments = (setting.shape, setting.level, setting.resolution, setting.batch, dtype)
         with torch.no_grad():
-            cases = build_cases(
-                setting.shape, setting.level, setting.resolution, setting.batch,
-                DTYPES[setting.dtype], package,
-            )  # fmt: skip
-            for case in cases:
-                exact = case.exact()
-                progress(f"{setting}: timing {case.op}")
-                rows += _measured(setting, case, exact, package, repeats, warmup_seconds)
-                progress(f"{setting}: emulating {case.op}")
-                rows.append(_emulated(setting, case, exact, package, target))
+            here = build_cases(*arguments, package, plan.device.name)
+            there = here if plan.device is CPU else build_cases(*arguments, package)
+            for timed, emulated in zip(here, there, strict=True):
+                progress(f"{setting}: the exact result of {timed.op}")
+                exact = emulated.exact()
+                progress(f"{setting}: timing {timed.op}")
+                rows += _measured(setting, timed, exact, package, plan)
+                for impl in ("eager", "kernel"):
+                    if impl in plan.impls:
+                        progress(f"{setting}: modelling {impl} {emulated.op}")
+                        row, profiles = _modelled(setting, emulated, exact, package, plan, impl)
+                        rows.append(row)
+                        keep(row, profiles)
+    _add_speedups(rows)
     return rows
 
 
-def speedup(eager_us: float, us: float | None, path: str) -> float | None:
+def speedup(eager: float | None, own: float | None, path: str) -> float | None:
     """How many times faster than eager; None where no NKI kernel ran or nothing was timed."""
-    return eager_us / us if path == "nki" and us is not None else None
+    return eager / own if path == "nki" and own and eager else None
 
 
-def _measured(setting, case, exact, package, repeats, warmup_seconds) -> list[dict]:
-    with cpu_path():
+def _measured(setting, case, exact, package, plan) -> list[dict]:
+    calls, notes = {}, {}
+    if "eager" in plan.impls:
+        calls["eager"] = case.eager
+    if "compile" in plan.impls:
+        compiled = torch.compile(case.eager)
+        try:
+            compiled()
+            calls["compile"] = compiled
+        except Exception as error:  # whatever the compiler of this machine says
+            notes["compile"] = f"torch.compile failed: {type(error).__name__}: {error}"[:300]
+    if "kernel" in plan.impls:
+        calls["kernel"] = case.package
+    rows = []
+    with cpu_path() if plan.device is CPU else contextlib.nullcontext():
         package.reset_launches()
-        result = case.package()
-        path, launches = package.last_path(), sum(package.launches().values())
-        timings = measure(
-            {"eager": case.eager, "kernel": case.package},
-            repeats=repeats,
-            warmup_seconds=warmup_seconds,
+        results = {name: call() for name, call in calls.items()}
+        paths = dict.fromkeys(calls, "torch")
+        launches = dict.fromkeys(calls)
+        if "kernel" in calls:
+            paths["kernel"] = package.last_path()
+            launches["kernel"] = sum(package.launches().values())
+        timings = measure(calls, plan.repeats, plan.device.synchronize, plan.warmup_seconds)
+    for impl in calls:
+        timing = timings[impl]
+        rows.append(
+            _row(
+                setting, case, table="measured", impl=impl, device=plan.device.name,
+                us=timing.us, us_spread=timing.us_spread, repeats=plan.repeats,
+                converged=timing.converged, launches=launches[impl], path=paths[impl],
+                parity=compare(results[impl], exact),
+            )
+        )  # fmt: skip
+    for impl, note in notes.items():
+        rows.append(
+            _row(setting, case, table="measured", impl=impl, device=plan.device.name, note=note)
         )
-    eager_us = timings["eager"].us
-    common = dict(table="measured", target=None, lnc=None)
-    outcomes = {
-        "eager": dict(path="torch", launches=None, parity=compare(case.eager(), exact)),
-        "kernel": dict(path=path, launches=launches, parity=compare(result, exact)),
-    }
-    return [
-        _row(
-            setting, case, impl=impl, us=timings[impl].us, us_spread=timings[impl].us_spread,
-            repeats=repeats, converged=timings[impl].converged,
-            speedup=speedup(eager_us, timings[impl].us, outcome["path"]),
-            **common, **outcome,
-        )
-        for impl, outcome in outcomes.items()
-    ]  # fmt: skip
+    return rows
 
 
-def _emulated(setting, case, exact, package, target) -> dict:
-    package.reset_launches()
+def _modelled(setting, case, exact, package, plan, impl):
     note = ""
+    if impl == "eager":
+        launcher = EagerLaunches(package, plan.lnc)
+        call, path = lambda: case.launches(launcher), "torch"
+    else:
+        call, path = case.package, "nki"
+    package.reset_launches()
     try:
-        with emulated_nki(target):
-            result = case.package()
+        with emulated_nki(plan.target, plan.lnc):
+            result, cost = modelled.model(call)
+        if not cost.launches:
+            note, cost = "no launch was traced: the installed nki is not the emulator", None
     except package.NeuronVitUnsupported as refusal:
-        note = str(refusal)
-        with emulated_nki(target, strict=False), warnings.catch_warnings():
+        note, path = str(refusal), "torch"
+        with emulated_nki(plan.target, plan.lnc, strict=False), warnings.catch_warnings():
             # The note says the same, and says it for every row.
             warnings.simplefilter("ignore", package.NeuronVitFallbackWarning)
-            result = case.package()
-    return _row(
-        setting, case, table="emulated", impl="kernel", target=target, lnc=EMULATED_LNC,
-        path=package.last_path(), launches=sum(package.launches().values()),
-        parity=compare(result, exact), note=note,
+            result = call()
+        cost = None
+    times = {}
+    if cost is not None:
+        times = dict(
+            us=cost.us, us_optimistic=cost.us_optimistic, floor_us=cost.floor_us,
+            launches=cost.launches, launch_us=cost.launch_us, busy=cost.busy, trust=cost.trust,
+        )  # fmt: skip
+    row = _row(
+        setting, case, table="modelled", impl=impl, target=plan.target, lnc=plan.lnc, path=path,
+        parity=compare(result, exact), note=note, **times,
     )  # fmt: skip
+    return row, cost.profiles if cost else ()
 
 
-def _row(
-    setting, case, *, table, impl, target, lnc, path, launches, parity,
-    us=None, us_spread=None, repeats=None, converged=None, speedup=None, note="",
-) -> dict:  # fmt: skip
-    row = dict(
-        table=table, model=setting.shape.name, res=setting.resolution, batch=setting.batch,
-        dtype=setting.dtype, tokens=setting.shape.tokens(setting.resolution), target=target,
-        lnc=lnc, level=setting.level, op=case.op, impl=impl, us=us, us_spread=us_spread,
-        repeats=repeats, converged=converged, speedup=speedup, launches=launches, cos=parity.cos,
-        max_abs_err=parity.max_abs_err, path=path, note=note,
+def _add_speedups(rows: list[dict]) -> None:
+    case = ("table", "model", "res", "batch", "dtype", "level", "op")
+    eager = {}
+    for row in rows:
+        if row["impl"] == "eager":
+            eager[tuple(row[key] for key in case)] = _whole(row)
+    for row in rows:
+        row["speedup"] = speedup(
+            eager.get(tuple(row[key] for key in case)), _whole(row), row["path"]
+        )
+
+
+def _whole(row: dict) -> float | None:
+    return None if row["us"] is None else row["us"] + (row["launch_us"] or 0.0)
+
+
+def _row(setting, case, *, parity=None, busy=None, trust="", note="", **values) -> dict:
+    row = dict.fromkeys(KEYS)
+    row.update(
+        model=setting.shape.name, res=setting.resolution, batch=setting.batch, dtype=setting.dtype,
+        tokens=setting.shape.tokens(setting.resolution), level=setting.level, op=case.op,
+        busy=busy, trust=trust, note=note, **values,
     )  # fmt: skip
+    if parity is not None:
+        row.update(cos=parity.cos, max_abs_err=parity.max_abs_err)
     assert tuple(row) == KEYS
     return row

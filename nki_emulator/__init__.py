@@ -16,6 +16,7 @@ from .errors import (
 )
 from .install import install, uninstall
 from .kernel import jit, memory_report, record, simulate
+from .timing.profile import Profile, profile, profiling
 
 __all__ = [
     "NkiArgumentError",
@@ -25,9 +26,12 @@ __all__ = [
     "NkiUninitializedRead",
     "NkiValidationError",
     "NkiWarning",
+    "Profile",
     "install",
     "jit",
     "memory_report",
+    "profile",
+    "profiling",
     "record",
     "simulate",
     "uninstall",

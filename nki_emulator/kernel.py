@@ -1,5 +1,7 @@
 """`nki.jit` and `nki.simulate`: running a kernel function in a session."""
 
+import contextlib
+import contextvars
 import functools
 import inspect
 
@@ -15,6 +17,19 @@ from .session import Session, active_session, enter, leave
 from .targets import selected_target
 from .threads import single_threaded_blas
 from .tracebacks import kernel_errors
+
+# Called with (kernel, sessions) after each launch, which is then traced; see `watching`.
+_watcher = contextvars.ContextVar("nki_emulator_watcher", default=None)
+
+
+@contextlib.contextmanager
+def watching(watcher):
+    """Trace every launch inside the `with` block and hand it on: ``watcher(kernel, sessions)``."""
+    token = _watcher.set(watcher)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
 
 
 class Kernel:
@@ -59,7 +74,8 @@ class Kernel:
 
         The result is program 0's; both programs must return the same tensors.
         """
-        trace = trace or self.schedule is not None
+        watcher = _watcher.get()
+        trace = trace or self.schedule is not None or watcher is not None
         programs = self.lnc or 1
         if programs == 1:
             launch = _SingleProgram(Session(has_grid=self.lnc is not None, trace=trace))
@@ -95,6 +111,8 @@ class Kernel:
         require_same_results(results)
         result = host.unwrap(results[0])
         host.write_back()
+        if watcher is not None:
+            watcher(self, sessions)
         return result, sessions
 
     def _require_two_cores(self):

@@ -30,6 +30,8 @@ _current = contextvars.ContextVar("nki_emulator_session", default=None)
 class Operand:
     """What an instruction read or wrote: a region of a storage.
 
+    ``pitch`` is the elements of a partition of the tile, ``partitions`` and ``tile_bytes`` (of one
+    partition) its size, ``explicit`` whether the kernel chose its address.
     ``dynamic`` says that the address was found at run time: "scalar" (then ``offset`` is the one
     that was used), "vector" or "indirect" (then the region is the view's without its index).
     """
@@ -42,6 +44,10 @@ class Operand:
     strides: tuple
     partition: int
     address: int
+    pitch: int
+    explicit: bool
+    partitions: int
+    tile_bytes: int
     dynamic: str = ""
 
 
@@ -242,7 +248,8 @@ def _operand(tensor):
     storage = tensor.storage
     return Operand(
         storage.number, tensor.buffer, tensor.dtype, tensor.offset, tensor.shape, tensor.strides,
-        storage.partition, storage.address, getattr(tensor, "kind", ""),
+        storage.partition, storage.address, tensor.pitch, storage.explicit, storage.shape[0],
+        storage.pitch * storage.info.nbytes, getattr(tensor, "kind", ""),
     )  # fmt: skip
 
 

@@ -11,13 +11,13 @@ import os
 from dataclasses import dataclass
 
 from .errors import NkiValidationError
+from .hardware import HARDWARE
 
 VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"
 # Set when dma_transpose is lowered to matmuls, which reserves the last PSUM bank on v3 and newer
 # (nki.language.tile_size, psum_num_banks).
 LOWERED_TRANSPOSES = "NKI_DMA_TRANSPOSE_AS_PE_TRANSPOSE"
 DEFAULT = "trn2"
-KIB = 1024
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,11 @@ class Target:
 
     name: str
     generation: int
+    # Capacities come from the hardware table of the generation.
+    partitions: int
     sbuf_partition_bytes: int
+    psum_banks: int
+    psum_bank_bytes: int
     # NKI stub, nc_matmul "Tile size": 512 float32 of one PSUM bank, on v4 the whole PSUM.
     matmul_moving_free: int
     matmul_moving_free_bfloat16: int
@@ -37,10 +41,7 @@ class Target:
     # Stub, nc_matmul "Accumulation mode": undefined on v2/v3 onto what a non-matmul wrote.
     accumulates_on_any_write: bool
 
-    partitions: int = 128  # Architecture guides: SBUF and PSUM have 128 partitions.
-    psum_banks: int = 8  # Trn1/Inf2 architecture guide, "Near-memory accumulation in PSUM".
-    psum_bank_bytes: int = 2 * KIB  # Same place: 512 float32 a bank.
-    matmul_contraction: int = 128  # Same guide, "Tile Size": 128 rows of processing elements.
+    matmul_contraction: int = 128  # Trn1/Inf2 guide, "Tile Size": 128 rows of processing elements.
     matmul_stationary_free: int = 128  # Same guide: 128 columns of processing elements.
     matmul_moving_gemm: int = 512  # nl.tile_size.gemm_moving_fmax.
     bn_stats_free: int = 512  # Stub, bn_stats: nl.tile_size.bn_stats_fmax.
@@ -56,10 +57,22 @@ class Target:
         return self.psum_banks * self.psum_bank_bytes
 
 
-# SBUF per partition: Trn1/Inf2 guide 192 KiB; Trn2 guide 28 MiB / 128; Trn3 guide 32 MiB / 128.
-GEN2 = Target("trn1", 2, 192 * KIB, 512, 512, ("float32",), (64, 128), False)
-GEN3 = Target("trn2", 3, 224 * KIB, 512, 512, ("float32",), (32, 64, 128), False)
-GEN4 = Target("trn3", 4, 256 * KIB, 4096, 8192, ("float32", "bfloat16"), (32, 64, 128), True)
+def _target(generation, *limits):
+    hardware = HARDWARE[generation]
+    return Target(
+        hardware.name,
+        generation,
+        int(hardware.partitions),
+        int(hardware.sbuf_partition),
+        int(hardware.psum_banks),
+        int(hardware.psum_bank),
+        *limits,
+    )
+
+
+GEN2 = _target(2, 512, 512, ("float32",), (64, 128), False)
+GEN3 = _target(3, 512, 512, ("float32",), (32, 64, 128), False)
+GEN4 = _target(4, 4096, 8192, ("float32", "bfloat16"), (32, 64, 128), True)
 
 BY_NAME = {
     "trn1": GEN2, "inf2": GEN2, "gen2": GEN2,

@@ -73,6 +73,11 @@ def _absent(pair):
     return pair is None or (isinstance(pair, (tuple, list)) and not pair)
 
 
+def rows(tile):
+    """Rows of the array that a row tile takes; all of them without one."""
+    return 128 if tile is None else tile[1][0]
+
+
 def row_tile(target, tile, partitions):
     """First row of the array that a matmul of ``partitions`` rows uses; ``tile`` as above."""
     row, rows = 0, target.matmul_contraction

@@ -57,7 +57,7 @@ def nc_matmul(
             transposes.require_identity(right, depth)
         _multiply(session, dst, left, right, accumulate)
     return session.finish(
-        "nc_matmul", "tensor", (dst,), (stationary, moving), name, row=row,
+        "nc_matmul", "tensor", (dst,), (stationary, moving), name, row=row, rows=array.rows(tile),
         transpose=is_transpose, perf_mode=perf_mode.value, accumulate=accumulate,
     )  # fmt: skip
 

@@ -6,14 +6,16 @@ import pytest
 import torch
 
 import neuron_vit
+import nki_emulator
 from bench.blocks import ACTIVATIONS, PreNormBlock, pack
 from bench.cases import build_cases
+from bench.eager import EagerLaunches
 from bench.models import MODELS
 from bench.parity import compare
 from bench.paths import cpu_path, emulated_nki
 from bench.weights import fill_like_trained
 
-TINY = dataclasses.replace(MODELS["vit-ti16"], hidden=64, heads=2, head_dim=32, mlp=96)
+TINY = dataclasses.replace(MODELS["vit-ti16"], hidden=64, heads=2, head_dim=32, mlp=96, depth=3)
 
 
 def block_and_input(activation="gelu", layer_scale=False):
@@ -42,7 +44,7 @@ def test_packing_copies_the_weights():
 
 
 @pytest.mark.parametrize("path", [cpu_path, emulated_nki])
-@pytest.mark.parametrize("level, count", [("op", 5), ("block", 1)])
+@pytest.mark.parametrize("level, count", [("op", 5), ("block", 1), ("encoder", 1)])
 def test_cases_agree_with_float64(level, count, path):
     cases = build_cases(TINY, level, 32, 2, torch.float32, neuron_vit)
     assert len(cases) == count
@@ -62,9 +64,39 @@ def test_cases_are_the_same_every_time():
     assert torch.equal(first[0].eager(), second[0].eager())
 
 
+def test_an_encoder_is_all_blocks_with_weights_of_their_own():
+    (encoder,) = build_cases(TINY, "encoder", 32, 1, torch.float32, neuron_vit)
+    (block,) = build_cases(TINY, "block", 32, 1, torch.float32, neuron_vit)
+    with emulated_nki():
+        neuron_vit.reset_launches()
+        encoder.package()
+        assert neuron_vit.launches()["vit_block"] == TINY.depth
+    again = block.exact()
+    assert not torch.allclose(encoder.exact(), again)
+
+
+@pytest.mark.parametrize("lnc", [1, 2])
+@pytest.mark.parametrize("layer_scale, launches", [(False, 10), (True, 12)])
+def test_the_eager_baseline_is_the_same_block_as_one_launch_an_operation(
+    layer_scale, launches, lnc
+):
+    shape = dataclasses.replace(TINY, layer_scale=layer_scale)
+    (case,) = build_cases(shape, "block", 160, 2, torch.float32, neuron_vit)
+    with emulated_nki(lnc=lnc), nki_emulator.profiling() as profiles:
+        result = case.launches(EagerLaunches(neuron_vit, lnc))
+    assert compare(result, case.exact()).max_abs_err < 1e-4
+    kernels = [profile.kernel for profile in profiles]
+    scale = ["scale"] if layer_scale else []
+    assert kernels == [
+        "layer_norm", "linear", "attention", "linear", *scale, "add",
+        "layer_norm", "linear", "activate", "linear", *scale, "add",
+    ]  # fmt: skip
+    assert len(kernels) == launches
+
+
 def test_unknown_level():
-    with pytest.raises(ValueError, match="level='encoder'; it must be op or block"):
-        build_cases(TINY, "encoder", 32, 1, torch.float32, neuron_vit)
+    with pytest.raises(ValueError, match="level='model'; it must be op, block, encoder"):
+        build_cases(TINY, "model", 32, 1, torch.float32, neuron_vit)
 
 
 def test_weights_are_like_trained_ones():

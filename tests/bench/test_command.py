@@ -1,5 +1,6 @@
 """The command: rows first, and tables and files that only print them."""
 
+import dataclasses
 import io
 import json
 import types
@@ -8,25 +9,28 @@ import pytest
 import torch
 
 import neuron_vit
-from bench import report, rows
+from bench import device, paths, report, rows
 from bench.__main__ import main
 from bench.models import MODELS
 from bench.progress import ProgressLine
 
-TINY = ["--model", "vit-ti16", "--res", "32", "--repeats", "2"]
+TINY = ["--model", "vit-ti16", "--res", "32", "--repeats", "2", "--impl", "eager", "kernel"]
 
 
-@pytest.fixture(scope="module", params=["block", "op"])
+@pytest.fixture(scope="module", params=["block", "op", "encoder"])
 def outcome(request, tmp_path_factory):
-    """(printed text, rows of the JSON file) of a small run."""
-    path = tmp_path_factory.mktemp("bench") / "rows.json"
+    """(printed text, rows of the JSON file, page) of a small run."""
+    folder = tmp_path_factory.mktemp("bench")
+    rows_path, page_path = folder / "rows.json", folder / "page.html"
     printed = io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.stdout", printed)
         patch.setenv("NKI_SIMULATOR", "1")  # must not leak into the measured table
-        status = main([*TINY, "--level", request.param, "--dtype", "fp32", "--json", str(path)])
+        files = ["--json", str(rows_path), "--html", str(page_path)]
+        status = main([*TINY, "--level", request.param, "--dtype", "fp32", *files])
     assert status == 0
-    return printed.getvalue(), json.loads(path.read_text())["rows"]
+    found = json.loads(rows_path.read_text())["rows"]
+    return printed.getvalue(), found, page_path.read_text()
 
 
 def test_rows_have_every_key(outcome):
@@ -40,33 +44,50 @@ def test_rows_say_what_ran(outcome):
         assert row["tokens"] == 5
         if row["table"] == "measured":
             assert (row["path"], row["target"], row["lnc"]) == ("torch", None, None)
+            assert (row["device"], row["launch_us"], row["floor_us"]) == ("cpu", None, None)
             assert row["us"] > 0 and row["us_spread"] >= 0 and row["repeats"] == 2
         else:
-            assert (row["table"], row["path"]) == ("emulated", "nki")
-            assert (row["target"], row["lnc"], row["launches"]) == ("trn2", 1, 1)
+            assert (row["table"], row["target"], row["lnc"]) == ("modelled", "trn2", 1)
+            assert row["path"] == ("nki" if row["impl"] == "kernel" else "torch")
+            assert 0 < row["floor_us"] <= row["us_optimistic"] <= row["us"]
+            assert row["launch_us"] > 0 and row["device"] is None and row["repeats"] is None
+            assert row["trust"].startswith("modelled, not measured")
     kinds = [(row["table"], row["impl"]) for row in outcome[1]]
-    assert kinds[:3] == [("measured", "eager"), ("measured", "kernel"), ("emulated", "kernel")]
+    assert kinds[:4] == [
+        ("measured", "eager"), ("measured", "kernel"), ("modelled", "eager"), ("modelled", "kernel")
+    ]  # fmt: skip
 
 
 def test_rows_are_correct_results(outcome):
     assert all(row["cos"] > 0.99999 and row["max_abs_err"] < 1e-3 for row in outcome[1])
 
 
-def test_an_emulated_row_has_no_time_and_no_row_a_speed_up(outcome):
+def test_speed_ups_stand_where_kernels_ran_and_nowhere_else(outcome):
     for row in outcome[1]:
-        assert row["speedup"] is None
-        if row["table"] == "emulated":
-            assert row["us"] is None and row["us_spread"] is None
+        assert (row["speedup"] is not None) == (row["path"] == "nki"), row
+    blocks = [row for row in outcome[1] if row["table"] == "modelled" and row["level"] != "op"]
+    for eager, kernel in zip(blocks[0::2], blocks[1::2]):
+        ratio = (eager["us"] + eager["launch_us"]) / (kernel["us"] + kernel["launch_us"])
+        assert kernel["speedup"] == pytest.approx(ratio)
+        assert eager["launches"] == 10 * kernel["launches"]
 
 
 def test_tables_cannot_be_confused(outcome):
-    measured, emulated, _ = outcome[0].split("\n\n")
+    measured, modelled, _ = outcome[0].split("\n\n")
     assert measured.startswith("wall-clock on this CPU; says nothing about Trainium\n")
     assert "No speed-up is shown: no NKI kernel ran in this table." in measured
-    assert emulated.startswith("NKI kernels emulated on this CPU: launches and parity, no time")
-    assert " ms " not in emulated and "speed-up" not in emulated
-    assert measured.count(" torch\n") >= 2 and "nki" not in measured
-    assert emulated.rstrip().endswith("nki")
+    assert modelled.startswith("modelled time on the chip; nothing in this table was measured\n")
+    assert " ms " not in modelled and "wall-clock" not in modelled
+    assert measured.count(" torch\n") >= 2 and " nki\n" not in measured
+    assert "median absolute error" in modelled, "the error of the regime stands with the figures"
+
+
+def test_the_page_says_modelled_and_needs_no_network(outcome):
+    page = outcome[2]
+    assert "modelled, not measured" in page
+    assert "modelled time on the chip" in page and "wall-clock on this CPU" in page
+    assert page.count('<figure class="timeline">') >= 1
+    assert "http" not in page.replace("http-equiv", "")
 
 
 def test_speed_up_needs_nki_and_a_time():
@@ -81,33 +102,82 @@ def stand_in(**functions):
     return types.SimpleNamespace(**{**names, **functions})
 
 
-def run_tiny(package):
+PLAN = rows.Plan(repeats=2, warmup_seconds=0.0, impls=("eager", "kernel"))
+
+
+def run_tiny(package, plan=PLAN):
     setting = rows.Setting(MODELS["vit-ti16"], 32, 1, "fp32", "block")
-    return rows.run([setting], package, repeats=2, warmup_seconds=0.0)
+    return rows.run([setting], package, plan)
 
 
 def test_a_refused_kernel_is_a_torch_row_with_the_reason(monkeypatch):
+    real = neuron_vit.capability.check
     refusal = neuron_vit.Support(False, "vit_block width=192 is odd", "use another")
-    check = "neuron_vit.capability.check"
-    monkeypatch.setattr(check, lambda *arguments: refusal)
-    emulated = run_tiny(neuron_vit)[-1]
-    assert (emulated["path"], emulated["launches"], emulated["speedup"]) == ("torch", 0, None)
-    assert "width=192 is odd" in emulated["note"]
-    assert "PyTorch operations ran" in report.text([emulated])
-    assert "width=192 is odd" in report.text([emulated])
+    monkeypatch.setattr(
+        "neuron_vit.capability.check",
+        lambda kernel, *rest: refusal if kernel == "vit_block" else real(kernel, *rest),
+    )
+    kernel = run_tiny(neuron_vit)[-1]
+    assert (kernel["path"], kernel["us"], kernel["launches"]) == ("torch", None, None)
+    assert kernel["speedup"] is None and kernel["cos"] > 0.99999
+    assert "width=192 is odd" in kernel["note"]
+    assert "PyTorch operations ran" in report.text([kernel])
+    assert "width=192 is odd" in report.text([kernel])
 
 
 def test_a_wrong_package_shows_in_the_parity_columns(tmp_path):
     wrong = stand_in(vit_block=lambda x, params: -neuron_vit.vit_block(x, params))
-    eager, measured, emulated = run_tiny(wrong)
-    assert eager["cos"] > 0.99999
-    assert measured["cos"] < -0.9 and emulated["cos"] < -0.9
+    eager, measured, baseline, modelled = run_tiny(wrong)
+    assert eager["cos"] > 0.99999 and baseline["cos"] > 0.99999
+    assert measured["cos"] < -0.9 and modelled["cos"] < -0.9
 
     nothing = stand_in(vit_block=lambda x, params: neuron_vit.vit_block(x, params) * torch.nan)
     found = run_tiny(nothing)
     assert "nan" in report.text(found)
     report.write_json(found, tmp_path / "rows.json")
     assert json.loads((tmp_path / "rows.json").read_text())["rows"][1]["cos"] is None
+
+
+def test_a_device_is_waited_for_and_named():
+    """A stand-in device: the CPU under another title, whose synchronisation is counted."""
+    waits = []
+    stand_in_device = device.Device("cpu", "wall-clock on a stand-in", lambda: waits.append(1))
+    plan = dataclasses.replace(PLAN, device=stand_in_device)
+    with paths.emulated_nki():  # on the device the kernels run
+        found = run_tiny(neuron_vit, plan)
+    measured = [row for row in found if row["table"] == "measured"]
+    assert len(waits) >= 2 * PLAN.repeats, "every timed run ends with a wait"
+    assert [row["path"] for row in measured] == ["torch", "nki"]
+    assert measured[1]["launches"] == 1 and measured[1]["speedup"] > 0
+    assert report.text(found, stand_in_device).startswith("wall-clock on a stand-in\n")
+
+
+def test_a_neuron_device_is_found(monkeypatch):
+    assert device.find() is device.CPU
+    neuron = types.SimpleNamespace(is_available=lambda: True, synchronize=lambda: None)
+    monkeypatch.setattr(torch, "neuron", neuron, raising=False)
+    found = device.find()
+    assert (found.name, found.synchronize) == ("neuron", neuron.synchronize)
+    assert "Trainium, synchronised" in found.title
+
+
+def test_compile_is_timed_and_its_failure_is_a_note(monkeypatch):
+    plan = dataclasses.replace(PLAN, impls=("eager", "compile"))
+    monkeypatch.setattr(torch, "compile", lambda function: function)
+    found = run_tiny(neuron_vit, plan)
+    assert [row["impl"] for row in found] == ["eager", "compile", "eager"]
+    assert found[1]["us"] > 0 and found[1]["path"] == "torch"
+
+    def broken(function):
+        def call():
+            raise RuntimeError("no C++ compiler")
+
+        return call
+
+    monkeypatch.setattr(torch, "compile", broken)
+    failed = [row for row in run_tiny(neuron_vit, plan) if row["impl"] == "compile"]
+    assert failed[0]["us"] is None and "no C++ compiler" in failed[0]["note"]
+    assert "no C++ compiler" in report.text(failed)
 
 
 def refused(capsys, *arguments):
@@ -129,7 +199,7 @@ def test_unknown_model(capsys):
         (["--repeats", "1"], "at least 2"),
         (["--batch", "0"], "0 is not a positive number"),
         (["--dtype", "int8"], "invalid choice: 'int8'"),
-        (["--level", "encoder"], "invalid choice: 'encoder'"),
+        (["--level", "model"], "invalid choice: 'model'"),
     ],
 )
 def test_refused_arguments(capsys, arguments, fragment):

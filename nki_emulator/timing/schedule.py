@@ -1,0 +1,233 @@
+"""The event model: engines run their queues in program order, DMA engines share one pipe.
+
+Every engine takes the steps of its own queue in order. A step starts when its engine is free, the
+data it reads is complete and the memory it writes is no longer needed. A DMA is issued by one of
+two queues, loads and stores (there are two descriptor generators a core), reaches the DMA engines
+after the first-byte latency, and moves its bytes there first come, first served. Row tiles of the
+tensor engine that use different rows run side by side.
+"""
+
+import heapq
+from dataclasses import dataclass
+
+from .costs import CostModel, transfer
+from .dependencies import dependencies
+
+DMA = "dma"
+LOAD, STORE = "dma load", "dma store"
+# Instructions in which the two cores of a launch wait for each other.
+MEETINGS = ("core_barrier", "sendrecv")
+# Rows of the tensor engine that can work apart from each other.
+ROW_GROUPS, GROUP_ROWS = 4, 32
+
+
+@dataclass(slots=True)
+class Event:
+    """When a step ran on its ``track`` (engine or DMA queue), in nanoseconds.
+
+    ``start`` and ``end`` of its use of the engine, and ``done``, when its result can be used.
+    For a DMA ``start`` to ``end`` is the time in the DMA engines and ``issued`` the time of issue.
+    """
+
+    step: object
+    track: str
+    start: float
+    end: float
+    done: float
+    issued: float = 0.0
+    transfer: object = None
+
+
+def queue_of(step):
+    """The in-order queue that a step belongs to."""
+    if step.engine != DMA:
+        return step.engine
+    return LOAD if any(operand.on_chip for operand in step.writes) else STORE
+
+
+def run(cores, inherited, hardware, rate, optimistic=False):
+    """The events of all steps, core by core in program order.
+
+    ``cores`` has the steps of each core, ``inherited`` what each core's tiles take over (see
+    `placement`), or None where buffers may be renamed. ``rate``: bytes a nanosecond of one core's
+    DMA engines.
+    """
+    steps, queues, waits = [], [], []
+    for core, (own, taken) in enumerate(zip(cores, inherited)):
+        first = len(steps)
+        names = [(core, queue_of(step)) for step in own]
+        for data, memory in dependencies(own, names, taken):
+            waits.append(tuple(tuple(first + one for one in some) for some in (data, memory)))
+        steps += own
+        queues += names
+    return _Run(steps, queues, waits, _meetings(cores), hardware, rate, optimistic).events
+
+
+def _meetings(cores):
+    """{index: index of the same meeting on the other core}, in the order of the programs."""
+    if len(cores) == 1:
+        return {}
+    first, second = (
+        [index for index, step in enumerate(own) if step.op in MEETINGS] for own in cores
+    )
+    second = [len(cores[0]) + index for index in second]
+    return dict(zip(first + second, second + first))
+
+
+class _Core:
+    """What the engines of one core remember between steps."""
+
+    def __init__(self, hardware, optimistic):
+        self.costs = CostModel(hardware, optimistic)
+        self.table = LoadedFunctions(hardware)
+        self.pipe = 0.0  # when the DMA engines are free
+        self.rows = [0.0] * ROW_GROUPS  # when each group of the tensor engine's rows is free
+
+
+class _Run:
+    def __init__(self, steps, queues, waits, meetings, hardware, rate, optimistic):
+        self.hardware = hardware
+        self.rate = rate
+        self.steps, self.queues = steps, queues
+        self.meetings = meetings
+        self.cores = {core: _Core(hardware, optimistic) for core, _ in queues}
+        self.costs = [
+            None if step.engine == DMA else self.cores[step.core].costs.compute(step)
+            for step in steps
+        ]
+        self.ready = [0.0] * len(steps)
+        self.events = [None] * len(steps)
+        self.tracks = [
+            name if len(self.cores) == 1 else f"core {core} {name}" for core, name in queues
+        ]
+        self.arrived = set()
+        self.missing, self.dependents = self._edges(waits)
+        self.heap = []
+        self._loop()
+
+    def _edges(self, waits):
+        """How many steps each one waits for, and who waits for it: (index, kind)."""
+        missing = [len(data) + len(memory) for data, memory in waits]
+        dependents = [[] for _ in waits]
+        for index, (data, memory) in enumerate(waits):
+            for before in data:
+                dependents[before].append((index, True))
+            for before in memory:
+                dependents[before].append((index, False))
+        self.next_in_queue = {}
+        last = {}
+        for index, queue in enumerate(self.queues):
+            if queue in last:
+                self.next_in_queue[last[queue]] = index
+                missing[index] += 1
+            last[queue] = index
+        return missing, dependents
+
+    def _loop(self):
+        for index, count in enumerate(self.missing):
+            if count == 0:
+                self._push(index)
+        while self.heap:
+            _, index = heapq.heappop(self.heap)
+            self._execute(index)
+
+    def _push(self, index):
+        start = self.ready[index]
+        step = self.steps[index]
+        if step.engine == "tensor":
+            rows = self.cores[step.core].rows
+            start = max([start] + [rows[group] for group in _groups(step)])
+        heapq.heappush(self.heap, (start, index))
+        self.ready[index] = start
+
+    def _execute(self, index):
+        partner = self.meetings.get(index)
+        if partner is None:
+            self._start(index, self.ready[index])
+            return
+        # Both cores are there when the second one comes.
+        self.arrived.add(index)
+        if partner in self.arrived:
+            for one in (partner, index):
+                self._start(one, self.ready[index])
+
+    def _start(self, index, start):
+        step = self.steps[index]
+        core = self.cores[step.core]
+        if step.engine == DMA:
+            event = self._transfer(step, index, start)
+            free = event.issued
+        else:
+            cost = self.costs[index]
+            end = start + core.table.time(step) + cost.occupancy
+            event = Event(step, self.tracks[index], start, end, end + cost.latency)
+            free = end
+            if step.engine == "tensor":
+                groups = _groups(step)
+                for group in groups:
+                    core.rows[group] = end
+                free = end if len(groups) == ROW_GROUPS else start
+        self.events[index] = event
+        follower = self.next_in_queue.get(index)
+        if follower is not None:
+            self._release(follower, free)
+        for dependent, needs_data in self.dependents[index]:
+            # Memory may be overwritten once it has been read; a write must be complete first.
+            self._release(dependent, event.done if needs_data else event.end)
+
+    def _transfer(self, step, index, start):
+        hardware, core = self.hardware, self.cores[step.core]
+        cost = transfer(step, hardware, self.rate)
+        issued = start + cost.issue
+        begin = max(issued + hardware.dma_first_byte, core.pipe)
+        end = core.pipe = begin + cost.time
+        return Event(
+            step, self.tracks[index], begin, end, end + hardware.dma_notify, issued, cost
+        )
+
+    def _release(self, index, time):
+        if time > self.ready[index]:
+            self.ready[index] = time
+        self.missing[index] -= 1
+        if self.missing[index] == 0:
+            self._push(index)
+
+
+def _groups(step):
+    rows = step.details.get("rows", ROW_GROUPS * GROUP_ROWS)
+    if rows >= ROW_GROUPS * GROUP_ROWS:
+        return range(ROW_GROUPS)
+    first = step.details["row"] // GROUP_ROWS
+    return range(first, first + rows // GROUP_ROWS)
+
+
+class LoadedFunctions:
+    """The scalar engine's activation table: a switch to another set of functions costs a load.
+
+    Which functions share a set is not published. Functions that need no table (copy, square, ...)
+    never switch; the groups below are inferred from functions that are evaluated together.
+    """
+
+    FREE = frozenset({"copy", "square", "relu", "abs", "sign", "prelu", None})
+    SETS = (
+        frozenset({"exp", "log", "tanh", "sigmoid", "silu", "softplus", "mish"}),
+        frozenset({"gelu", "gelu_apprx_tanh", "gelu_apprx_sigmoid", "erf"}),
+        frozenset({"gelu_dx", "gelu_apprx_sigmoid_dx", "silu_dx", "erf_dx"}),
+        frozenset({"sqrt", "rsqrt", "reciprocal"}),
+        frozenset({"sin", "arctan"}),
+    )
+
+    def __init__(self, hardware):
+        self.hardware = hardware
+        self.loaded = None
+
+    def time(self, step):
+        """Nanoseconds that a step waits for its table."""
+        function = step.details.get("function")
+        if step.engine != "scalar" or function in self.FREE or self._has(function):
+            return 0.0
+        self.loaded = next((one for one in self.SETS if function in one), frozenset({function}))
+        return float(self.hardware.table_load)
+
+    def _has(self, function):
+        return self.loaded is not None and function in self.loaded

@@ -1,0 +1,47 @@
+"""How far a modelled figure can be trusted: the errors found by `python -m bench validate`."""
+
+import json
+from pathlib import Path
+
+from ..hardware import HARDWARE
+
+ERRORS = Path(__file__).with_name("errors.json")
+COMMAND = "python -m bench validate"
+
+
+def errors():
+    """By regime (matmul, dma, attention, vector, small): median and largest error and the rows."""
+    return json.loads(ERRORS.read_text(encoding="utf-8"))
+
+
+def write(found):
+    """Renew the file that :func:`errors` reads."""
+    ERRORS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def statement(regime):
+    """One sentence for a figure of this regime."""
+    figures = errors().get(regime)
+    if figures is None:
+        return f"modelled, not measured; no published measurement of this regime ({regime})"
+    return (
+        f"modelled, not measured; on {figures['rows']} published {regime} kernels the model's "
+        f"median absolute error is {figures['median']:.0%}, the largest {figures['largest']:.0%} "
+        f"({COMMAND})"
+    )
+
+
+def regime(busy):
+    """The regime of a profile by its busiest resource: matmul, dma or vector."""
+    busiest = max(busy, key=busy.get)
+    return {"tensor": "matmul", "dma": "dma"}.get(busiest, "vector")
+
+
+def fitted():
+    """(hardware, name, figure) of every figure that was fitted to a measurement."""
+    return [
+        (hardware, name, figure)
+        for hardware in HARDWARE.values()
+        for name, figure in hardware.figures()
+        if figure.tag == "fitted"
+    ]
