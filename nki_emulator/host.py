@@ -183,7 +183,8 @@ def _require_known_kind(value, name):
         raise NkiArgumentError(
             "argument-type", f"argument {name} is {value}; integers in a kernel have 32 bits."
         )
-    known = (int, float, str, np.number, np.bool_, enum.Enum, NKIObject)
+    # A slice is not in the guide's list, but part of every index that a kernel may write.
+    known = (int, float, str, slice, np.number, np.bool_, enum.Enum, NKIObject)
     if value is not None and not isinstance(value, known) and not callable(value):
         raise NkiArgumentError(
             "argument-type",

@@ -84,18 +84,31 @@ def _bytes_of(storage, tensor):
 
 def _take(storage, covered, rival):
     """Take the bytes that ``covered`` marks in ``storage`` away from ``rival``."""
-    partitions = _common(storage.partition, storage.shape[0], rival.partition, rival.shape[0])
-    columns = _common(storage.address, covered.shape[1], rival.address, _row_bytes(rival))
-    taken = np.zeros((rival.shape[0], _row_bytes(rival)), np.bool_)
-    taken[partitions[1], columns[1]] = covered[partitions[0], columns[0]]
     # With NKI_PRECISE_FP=0 an element is wider here than on the chip, and a cell is an element.
     cell = rival.unit * rival.info.nbytes // rival.info.itemsize
-    cells = taken.reshape(-1, cell).any(axis=1) & rival.shadow
+    rows, rival_rows = _common(storage.partition, storage.shape[0], rival.partition, rival.shape[0])
+    columns, rival_columns = _common(
+        storage.address, covered.shape[1], rival.address, _row_bytes(rival)
+    )
+    first, last = rival_columns.start // cell, -(-rival_columns.stop // cell)
+    box = (rival_rows, slice(first, last))
+    shadow = rival.shadow.reshape(rival.shape[0], -1)
+    if not shadow[box].any():
+        return
+    taken = np.zeros((rival_rows.stop - rival_rows.start, (last - first) * cell), np.bool_)
+    start = rival_columns.start - first * cell
+    taken[:, start : start + columns.stop - columns.start] = covered[rows, columns]
+    cells = taken[:, 0::cell]
+    for byte in range(1, cell):
+        cells = cells | taken[:, byte::cell]
+    cells = cells & shadow[box]
     if cells.any():
         overlaps = rival.overlaps
-        overlaps.lost = cells if overlaps.lost is None else overlaps.lost | cells
+        if overlaps.lost is None:
+            overlaps.lost = np.zeros(rival.shadow.size, np.bool_)
+        overlaps.lost.reshape(shadow.shape)[box] |= cells
         overlaps.taken_by = f"{storage.describe()} was written at {kernel_line()}"
-        rival.shadow &= ~cells
+        shadow[box] &= ~cells
         rival.known.clear()
 
 
