@@ -71,9 +71,13 @@ class DynamicView(NkiTensor):
     def __getitem__(self, key):
         full = self._full_key(key if type(key) is tuple else (key,))
         for dim, index in enumerate(full):
-            whole = isinstance(index, slice) and index.step in (None, 1)
-            whole = whole and index.start in (None, 0)
-            if self._takes_part(dim) and not (whole and index.stop in (None, self.shape[dim])):
+            whole = type(index) is slice and all(
+                given is None or (type(given) is int and given == number)
+                for given, number in (
+                    (index.start, 0), (index.stop, self.shape[dim]), (index.step, 1)
+                )
+            )  # fmt: skip
+            if self._takes_part(dim) and not whole:
                 self._refuse(f"slice or select dimension {dim}, which takes part in the index")
         return super().__getitem__(full)
 
@@ -85,10 +89,11 @@ class DynamicView(NkiTensor):
 
     def permute(self, dims):
         """The dimensions in the order ``dims``; the indexed one stays first."""
-        if self.kind != SCALAR and tuple(dims)[:1] != (0,):
-            self._refuse("move dimension 0")
         self._require_free("permute")
-        return super().permute(dims)
+        moved = super().permute(dims)
+        if self.kind != SCALAR and dims[0] != 0:
+            self._refuse("move dimension 0")
+        return moved
 
     def broadcast(self, dim, size):
         """Repeat a dimension of size 1."""
@@ -107,9 +112,10 @@ class DynamicView(NkiTensor):
 
     def reshape_dim(self, dim, shape):
         """Split a dimension other than the indexed one."""
+        split = super().reshape_dim(dim, shape)
         if len(shape) > 1:
             self._not_first(dim, "reshape_dim")
-        return super().reshape_dim(dim, shape)
+        return split
 
     def flatten_dims(self, start_dim, end_dim):
         """Merge dimensions other than the indexed one."""
@@ -119,9 +125,10 @@ class DynamicView(NkiTensor):
     def reshape(self, shape):
         """The same elements as ``shape``; the indexed dimension keeps its size."""
         self._require_free("reshape")
-        if self.kind == VECTOR and (len(shape) < 1 or shape[0] != self.shape[0]):
+        reshaped = super().reshape(shape)
+        if self.kind == VECTOR and reshaped.shape[0] != self.shape[0]:
             self._refuse("change the size of dimension 0")
-        return super().reshape(shape)
+        return reshaped
 
     def view(self, dtype):
         """Refused: the index counts elements of the tensor's own dtype."""

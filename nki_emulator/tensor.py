@@ -181,9 +181,9 @@ class NkiTensor(NKIObject):
             elif index is Ellipsis:
                 return self[self._full_key(key)]
             elif isinstance(index, DynamicSlice):
-                start, count, step = self._slice_bounds(
-                    axis, index.start, index.start + index.size, None, size, chip
-                )
+                start = self._slice_integer(axis, index.start)
+                stop = start + self._slice_integer(axis, index.size)
+                start, count, step = self._slice_bounds(axis, start, stop, None, size, chip)
             else:
                 start = self._integer(axis, index, size)
                 offset += start * stride

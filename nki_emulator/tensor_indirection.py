@@ -11,8 +11,10 @@ mean that each group of G partitions has its own. So every group must hold the s
 
 import numpy as np
 
+from . import rules
 from .access import read_raw, require_writable
 from .dynamic import INDIRECT, DynamicView
+from .engines import array
 from .enums import engine
 from .errors import NkiValidationError
 from .regions import is_psum, is_sbuf
@@ -88,13 +90,15 @@ def check(instruction, operands):
 
 
 def _check_matmul(instruction, operands, views):
-    if tuple(operands["tile_position"] or ()) not in ((), (0, 0)):
+    tile = array.tiling(operands["tile_position"], operands["tile_size"])
+    if tile is not None and tile[0] != (0, 0):
         raise NkiValidationError(
             "indirect-tiling",
             f"tile_position={operands['tile_position']!r} with .indirect views; tiling needs "
             f"static operands.",
         )
     if instruction == "nc_matmul":
+        rules.flag(operands["is_transpose"], "is_transpose")
         if operands["is_transpose"] and "moving" in views:
             raise NkiValidationError(
                 "indirect-transpose", "moving is an .indirect view and is_transpose=True."

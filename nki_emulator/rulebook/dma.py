@@ -10,8 +10,8 @@ _COMPUTE = f"{ISA}: dma_compute"
 RULES = {
     "dma-dge-dynamic": Rule(
         "a run-time address goes with dge_mode unknown, swdge or, without row indices, hwdge",
-        f"{DGE}: DGE Modes (the table there allows dge_mode.none for scalar_offset; the text "
-        "excludes it)",
+        f"{DGE}: DGE Modes (a table there allows dge_mode.none with scalar_offset, the text does "
+        "not)",
     ),
     "dma-duplicate-rows": Rule(
         "a scatter writes no row twice with different values",
@@ -99,8 +99,8 @@ RULES = {
     ),
     "dma-compute-sources": Rule(
         "there are 2 to 16 sources",
-        f"{_COMPUTE}, Tile size (16); one source means two things in {ISA} and in {MIGRATION}: "
-        "dst_rmw_op and unique_indices removed",
+        f"{_COMPUTE}, Tile size (at most 16); {MIGRATION}: dst_rmw_op and unique_indices removed "
+        "(there one source is added to dst, while the stub copies it)",
     ),
     "dma-compute-unique": Rule(
         "rows that are added to are different rows",

@@ -27,7 +27,7 @@ RULES = {
     ),
     "gather-axis": Rule(
         "gather_flattened has axis 0",
-        f"{LANGUAGE}: gather_flattened (the free dimensions; other axes are not described)",
+        f"{LANGUAGE}: gather_flattened (it describes the free dimensions only)",
     ),
     "identity-dst": Rule(
         "dst of shared_identity_matrix is an SBUF tile [n, n] of the dtype",

@@ -1,7 +1,6 @@
 """Rules of SBUF, PSUM and HBM: capacity, addresses, what was written, two cores."""
 
 from .pages import (
-    EACH,
     ISA,
     LANGUAGE,
     LNC,
@@ -112,7 +111,7 @@ RULES = {
     ),
     "sendrecv-rank": Rule(
         "send_to_rank and recv_from_rank are the other core",
-        f"{ISA}: sendrecv (ranks 0 and 1); {EACH} shows an exchange, never a core with itself",
+        f"{ISA}: sendrecv (ranks are 0 and 1, and its cores exchange tiles)",
     ),
     "sendrecv-shape": Rule(
         "src and dst of sendrecv have one shape",

@@ -10,7 +10,7 @@ _STREAMING = f"{TRAINIUM1}: Accessing SBUF/PSUM tensors using compute engines"
 RULES = {
     "both-psum": Rule(
         "of two input tiles at most one is in PSUM",
-        f"{EACH}, Memory types",
+        EACH,
     ),
     "buffer-on-chip": Rule(
         "operands of a compute engine are in SBUF or PSUM",
@@ -18,7 +18,7 @@ RULES = {
     ),
     "buffer-sbuf": Rule(
         "operands of this instruction are in SBUF",
-        f"{EACH}, Memory types",
+        EACH,
     ),
     "enum": Rule(
         "an enum argument is a member that the instruction allows, not a number or a string",
@@ -34,7 +34,7 @@ RULES = {
     ),
     "free-size": Rule(
         "operands have the same number of elements a partition",
-        f"{EACH}, Tile size",
+        EACH,
     ),
     "gpsimd-psum": Rule(
         "the GpSimd engine does not reach PSUM",
@@ -54,7 +54,7 @@ RULES = {
     ),
     "operand-dtype": Rule(
         "an operand has one of the dtypes that the instruction lists for it",
-        f"{EACH}, Data types",
+        EACH,
     ),
     "operand-type": Rule(
         "a tensor operand is a tensor, a number is a number",
@@ -66,11 +66,11 @@ RULES = {
     ),
     "partition-count": Rule(
         "operands have the same number of partitions",
-        f"{EACH}, Tile size",
+        EACH,
     ),
     "same-dtype": Rule(
         "operands that are moved bit for bit have one dtype",
-        f"{EACH}, Data types",
+        EACH,
     ),
     "start-partition": Rule(
         "an access to 1-32 partitions starts at 0, 32, 64 or 96, to 33-64 at 0 or 64, to more at 0",
@@ -155,7 +155,7 @@ RULES = {
     ),
     "reduce-cmd": Rule(
         "reduce_cmd is one that the instruction supports",
-        f"{EACH}, Accumulator behavior; {ISA}: reduce_cmd",
+        f"{EACH}; {ISA}: reduce_cmd",
     ),
     "reduce-dtype": Rule(
         "reduce_res is a float tile",

@@ -113,7 +113,7 @@ RULES = {
     ),
     "view-dtype": Rule(
         "view(dtype) needs a dense last dimension that holds whole elements of the new dtype",
-        f"{_TENSOR}.view; with NKI_PRECISE_FP=0, {SIMULATOR}: Precise Floating-Point Mode",
+        f"{_TENSOR}.view; {SIMULATOR}: Precise Floating-Point Mode",
     ),
     # What Python may not do with a tensor.
     "tensor-arithmetic": Rule(

@@ -221,6 +221,19 @@ def test_basic_indexing_of_hbm_tensors():
     same_bits(simulate(kernel)(x), np.ascontiguousarray(x[:, 1, 0:2]))
 
 
+def test_steps():
+    """about/index.rst, "Memory Architecture and Indexing": t[::2, :, ::2].
+
+    indexing-overview.rst, "Basic Tensor Indexing": this is not supported along the partition.
+    """
+
+    def kernel(buffer):
+        t = nl.ndarray((8, 4, 6), dtype=nl.float32, buffer=buffer)
+        assert t[::2, :, ::2].shape == (4, 4, 3)  # rule
+
+    pair("partition-step", kernel, nl.shared_hbm, nl.sbuf)
+
+
 def test_even_and_odd_columns():
     """indexing-overview.rst, case 1: two results from strided slices of one tile."""
 

@@ -27,13 +27,16 @@ class Odd:
 
 PLAIN = {
     "None": None, "text": "x", "no text": "", "float": 3.7, "-1": -1, "0": 0, "1": 1, "7": 7,
-    "2**31": 2**31, "below int32": -(2**31) - 1, "2**63": 2**63, "10**400": 10**400, "nan": float("nan"),
-    "inf": float("inf"), "True": True, "False": False, "no list": [], "list": [1, 2], "no tuple": (),
+    "2**31": 2**31, "below int32": -(2**31) - 1, "2**63": 2**63, "10**400": 10**400,
+    "nan": float("nan"), "inf": float("inf"), "True": True, "False": False, "no list": [],
+    "list": [1, 2], "no tuple": (),
     "triple": (1, 2, 3), "dictionary": {"a": 1}, "object": Odd(), "NumPy float": np.float64(1.5),
     "NumPy integer": np.int32(-5), "NumPy bool": np.bool_(True), "array": np.array([1, 2]),
-    "0-d array": np.array(5), "2-D array": np.zeros((2, 2)), "bytes": b"x", "complex": 1j, "function": len,
-    "type": int, "nl.add": nl.add, "nl.exp": nl.exp, "nl.bitwise_and": nl.bitwise_and, "nl.abs": nl.abs,
-    "nl.rsqrt": nl.rsqrt, "nl.power": nl.power, "nl.invert": nl.invert, "nl.max": nl.max, "nl.bypass": nl.bypass,
+    "0-d array": np.array(5), "2-D array": np.zeros((2, 2)), "bytes": b"x", "complex": 1j,
+    "function": len, "type": int, "nl.add": nl.add, "nl.exp": nl.exp,
+    "nl.bitwise_and": nl.bitwise_and, "nl.abs": nl.abs, "nl.rsqrt": nl.rsqrt,
+    "nl.power": nl.power, "nl.invert": nl.invert, "nl.max": nl.max, "nl.bypass": nl.bypass,
+    "slice of an array": slice(np.array([1, 2]), None), "slice of text": slice("a", "b"),
     "dtype": nl.float32, "vector": nisa.engine.vector, "gpsimd": nisa.engine.gpsimd,
     "tensor engine": nisa.engine.tensor, "reduce": CMD.reduce, "load_reduce": CMD.load_reduce,
     "reset": CMD.reset, "skip": nisa.oob_mode.skip, "hwdge": nisa.dge_mode.hwdge,
@@ -44,6 +47,7 @@ PLAIN = {
     "zeros": [0] * 32, "texts": ["a"] * 32, "huge": [2**70] * 32, "floats": [1.5] * 32,
     "pair": (0, 0), "tile size": (128, 128), "row": (32, 0), "text pair": ("a", "b"),
     "slice": slice(0, 1), "ellipsis": Ellipsis, "exception": ValueError("x"), "ds": nl.ds(0, 1),
+    "ds of text": nl.ds("a", 1),
 }  # fmt: skip
 LEFT_OVER = {}
 
@@ -62,7 +66,8 @@ def _tensors():
         "tile": full, "taller": _filled((33, 5), nl.bfloat16), "column": _filled((7, 1)),
         "bfloat16 column": _filled((7, 1), nl.bfloat16), "psum": _filled((7, 24), buffer=nl.psum),
         "hbm": hbm, "1-D hbm": _filled((5,), nl.int32, nl.private_hbm),
-        "shared": _filled((7, 24), buffer=nl.shared_hbm), "unwritten": nl.ndarray((7, 24), nl.float32),
+        "shared": _filled((7, 24), buffer=nl.shared_hbm),
+        "unwritten": nl.ndarray((7, 24), nl.float32),
         "packed": _filled((7, 24), nl.float8_e4m3fn_x4), "bool": _filled((7, 24), nl.bool_),
         "one": one, "scales": _filled((7, 24), nl.float8_e8m0fnu),
         "repeated": _filled((7, 1)).broadcast(1, 24), "5-D": _filled((7, 2, 3, 2, 2)),
@@ -120,7 +125,7 @@ def attempt(function, values, what):
     try:
         function(**values)
     except NkiError as error:
-        assert str(error)
+        assert error.message
     except Exception as error:
         raise AssertionError(f"{what}: {type(error).__name__}: {error}") from error
 
@@ -137,7 +142,7 @@ def quiet():
         yield
 
 
-@pytest.mark.parametrize("target", ["trn2", "trn3"])
+@pytest.mark.parametrize("target", [pytest.param("trn2", marks=pytest.mark.long), "trn3"])
 @pytest.mark.parametrize("row", FIRST, ids=lambda row: row.instruction)
 def test_each_argument_replaced(row, target, on_target):
     on_target(target)
@@ -154,7 +159,7 @@ def test_each_argument_replaced(row, target, on_target):
 
 
 @pytest.mark.parametrize("row", FIRST, ids=lambda row: row.instruction)
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_several_arguments_replaced(row, data, monkeypatch):
     function = getattr(nisa, row.instruction)
@@ -198,7 +203,8 @@ def _others(wrong):
 def _views(tensor, wrong):
     one, column = wrong["one"], wrong["column"]
     methods = {
-        "__getitem__": (slice(0, 3),), "slice": (1, 0, 3), "select": (1, 2), "vector_select": (0, column),
+        "__getitem__": (slice(0, 3),), "slice": (1, 0, 3), "select": (1, 2),
+        "vector_select": (0, column),
         "permute": ((0, 1),), "broadcast": (1, 3), "expand_dim": (1,), "squeeze_dim": (1,),
         "reshape_dim": (1, (2, 12)), "flatten_dims": (1, 1), "reshape": ((7, 2, 12),),
         "rearrange": (("p", ("a", "b")), ("p", "b", "a"), {"a": 2}), "view": (nl.int32,),
@@ -208,19 +214,20 @@ def _views(tensor, wrong):
 
 
 @pytest.mark.parametrize(
-    "of", ["functions", "tile", "psum", "hbm", "1-D hbm", "5-D", "permuted", "packed", "rows", "moved"]
-)  # fmt: skip
+    "of",
+    ["functions", "tile", "psum", "hbm", "1-D hbm", "5-D", "permuted", "packed", "rows", "moved"],
+)
 def test_other_functions_and_views(of, on_target):
     on_target("trn3")
 
     def kernel():
         wrong = {**PLAIN, **_tensors()}
         calls = _others(wrong) if of == "functions" else _views(wrong[of], wrong)
-        for function, values in calls.values():
+        for called, (function, values) in calls.items():
             for position in range(len(values)):
                 for name, value in wrong.items():
                     changed = (*values[:position], value, *values[position + 1 :])
-                    attempt(lambda f=function, v=changed: f(*v), {}, f"{function}, {name}")
+                    attempt(lambda f=function, v=changed: f(*v), {}, f"{called}, {name}")
 
     simulate(kernel)()
 
@@ -228,19 +235,21 @@ def test_other_functions_and_views(of, on_target):
 # Rules that the attack has led to.
 
 
-@pytest.mark.parametrize("bad", ["no", 1, None, np.array([1, 2])])
+@pytest.mark.parametrize("bad", ["text", "1", "None", "array"])
 def test_flags_are_true_or_false(bad):
-    def kernel(reverse):
+    def kernel(name):
         t = tile((4, 4))
-        nisa.tensor_scalar(t, t, nl.subtract, 1.0, reverse0=reverse)  # rule
+        nisa.tensor_scalar(t, t, nl.subtract, 1.0, reverse0=PLAIN[name])  # rule
 
-    pair("flag", kernel, True, bad)
+    pair("flag", kernel, "True", bad)
 
 
-@pytest.mark.parametrize("good, bad", [(3.4e38, 3.5e38), (float("inf"), 10**400), (-1, -(10**39))])
-def test_numbers_are_in_the_range_of_float32(good, bad):
-    def kernel(number):
+def test_numbers_are_in_the_range_of_float32():
+    numbers = {"largest": 3.4e38, "infinite": float("inf"), "wide": 3.5e38, "huge": -(10**400)}
+
+    def kernel(name):
         t = tile((4, 4))
-        nisa.tensor_scalar(t, t, nl.add, number)  # rule
+        nisa.tensor_scalar(t, t, nl.add, numbers[name])  # rule
 
-    pair("number-range", kernel, good, bad)
+    pair("number-range", kernel, "largest", "wide")
+    pair("number-range", kernel, "infinite", "huge")

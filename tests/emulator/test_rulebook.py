@@ -57,7 +57,7 @@ def test_an_error_ends_with_the_place():
         nisa.tensor_copy(dst=t, src=tile((4, 3)))  # rule
 
     text = str(refused("free-size", kernel))
-    assert text.endswith("\n  documentation: api/nki/isa: tensor_copy, Tile size")
+    assert text.endswith("\n  documentation: api/nki/isa: tensor_copy")
 
 
 def test_an_error_of_the_emulators_own_says_so():
