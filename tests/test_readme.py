@@ -11,6 +11,8 @@ import sys
 
 import pytest
 
+from nki_emulator.timing import trust
+
 README = pathlib.Path(__file__).parents[1] / "README.md"
 SNIPPETS = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
 LOAD = 'nv = get_kernel("org/neuron-vit", version=1, trust_remote_code=True)'
@@ -19,12 +21,20 @@ EXPECTED = [
     "torch.Size([1, 197, 192])",
     "torch.Size([1, 197, 768]) {'vit_block': 2}",
     "16384.0",
+    "True vector",
 ]
 
 
 def test_every_snippet_has_an_expected_output():
     assert len(SNIPPETS) == len(EXPECTED)
     assert LOAD in SNIPPETS[0]
+
+
+def test_the_errors_of_the_timing_model_are_the_recorded_ones():
+    text = README.read_text()
+    for figures in trust.errors().values():
+        assert f"{100 * figures['median']:.0f} %" in text
+    assert f"{100 * trust.errors()['vector']['largest']:.0f} %" in text
 
 
 @pytest.mark.timeout(300)
@@ -37,6 +47,7 @@ def test_snippet(number, tmp_path):
         [sys.executable, str(script)],
         capture_output=True,
         text=True,
+        cwd=tmp_path,
         env={**os.environ, "NKI_SIMULATOR": "1", "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr
