@@ -14,7 +14,7 @@ _NAMES = {
     "nki.language": emulated.language,
     "nki.isa": emulated.isa,
     # nki-library imports the enumerations from here.
-    "nki.isa.constants": emulated.isa,
+    "nki.isa.constants": emulated.isa.constants,
     "nki.collectives": emulated.collectives,
     "nki.typing": emulated.typing,
 }

@@ -170,10 +170,15 @@ def call_kernel_function(function, bound):
     return function(*bound.args, **bound.kwargs)
 
 
+# What jit takes and the emulator has no use for.
+_IGNORED = {"mode", "debug_kernel", "show_compiler_tb", "experimental_flags"}
+
+
 def jit(fn=None, **kwargs):
     """Make a top-level kernel of ``fn``; usable with and without parentheses.
 
-    ``mode`` is accepted and ignored, ``platform_target`` is an error (both since NKI 0.3).
+    ``platform_target`` is an error since NKI 0.3. ``mode`` and the compiler's own switches, which
+    are undocumented but which nki-library passes, are accepted and ignored.
     """
     if "platform_target" in kwargs:
         raise NkiValidationError(
@@ -181,7 +186,7 @@ def jit(fn=None, **kwargs):
             "jit(platform_target=...) was removed in NKI 0.3; set the environment variable "
             "NEURON_PLATFORM_TARGET_OVERRIDE.",
         )
-    unknown = sorted(set(kwargs) - {"mode"})
+    unknown = sorted(set(kwargs) - _IGNORED)
     if unknown:
         raise NkiValidationError("jit-arguments", f"jit takes no argument {unknown[0]!r}.")
     if fn is None:

@@ -4,9 +4,9 @@ One table: messages, ``--json`` and the printed rule list (``--rules``) all come
 starts with E is an error, with W a warning: legal in 0.6 and announced to go away.
 
 Where the public documents contradict each other the checker takes what all of them allow; the
-sources say which page a rule is from, as in `rulebook`. "Public kernels" is aws-neuron/nki-library: a construct
-that none of its kernels uses and no document mentions is refused, because nobody has seen it
-compile.
+sources say which page a rule is from, as in `rulebook`. "Public kernels" is aws-neuron/nki-library:
+a construct that none of its kernels uses and no document mentions is refused, because nobody has
+seen it compile.
 """
 
 from dataclasses import dataclass

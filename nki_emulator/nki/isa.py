@@ -4,6 +4,7 @@ Each function hands its arguments to the engine module that implements it.
 """
 
 from .. import addresses, registers
+from .. import enums as constants  # `nki.isa.constants`, where nki-library finds them
 from ..engines import (
     copies,
     dma,

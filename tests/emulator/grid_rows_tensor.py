@@ -30,7 +30,7 @@ MATMUL = ("bfloat16", "float16", *WIDE, *FP8, "float8_e4m3fn")
 ONE_START = (PLAIN, COLUMNS, SOME_PARTITIONS, STRIDED, CUBE, CUBE_PERMUTED, CUBE_SLICED)
 # A moving operand may repeat elements; a result needs a place of its own for each.
 INPUTS = (*ONE_START, FOUR_PERMUTED, REPEATED)
-COLUMNS_OF_STATIONARY = 16
+COLUMNS_OF_STATIONARY = 32
 
 
 # nc_transpose.

@@ -66,12 +66,13 @@ def test_containers():
     """Section "NKI Values": lists, dictionaries with string keys, tuples."""
 
     def kernel(x):
-        items = [x, 2]
+        items = [1, 2]
         items.append(0.5)
         items.extend(("a", "b"))
         items.remove(2)
         items.reverse()
         assert items.index("a") == 1 and len(items) == 4
+        items[-1] = x
         table = {"scale": 3.0}
         table["shift"] = 1.0
         assert list(table.keys()) == ["scale", "shift"]

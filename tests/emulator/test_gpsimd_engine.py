@@ -197,7 +197,7 @@ def selected(
         ("affine-pattern", {"pattern": ((np.int32(2), 6),)}, {"pattern": ((2.0, 6),)}),
         ("affine-pattern", {}, {"pattern": ((True, 6),)}),
         ("int32-range", {"pattern": ((LARGEST, 6),)}, {"pattern": ((LARGEST + 1, 6),)}),
-        ("int32-range", {"offset": -(2**31)}, {"offset": -(2**31) - 1}),
+        ("int32-range", {"offset": LARGEST}, {"offset": LARGEST + 1}),
         ("int32-range", {"multiplier": LARGEST}, {"multiplier": 2**31}),
         ("buffer-sbuf", {}, {"dst": ((8, 6), F, P)}),
         ("operand-type", {"offset": np.int32(3)}, {"offset": 3.0}),

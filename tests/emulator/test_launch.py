@@ -298,7 +298,7 @@ def test_jit_forms():
     def with_parentheses(x):
         return save(load(x))
 
-    @nki.jit(mode="auto")
+    @nki.jit(mode="auto", debug_kernel=True, show_compiler_tb=True, experimental_flags="")
     def with_mode(x):
         return save(load(x))
 
@@ -311,7 +311,7 @@ def test_jit_forms():
 def test_jit_refuses_what_it_does_not_know():
     for keywords, text in (
         ({"platform_target": "trn2"}, "NEURON_PLATFORM_TARGET_OVERRIDE"),
-        ({"debug_kernel": True}, "debug_kernel"),
+        ({"debug_kernel": True, "inline": True}, "inline"),
     ):
         with pytest.raises(NkiValidationError, match=text) as caught:
             nki.jit(**keywords)

@@ -45,7 +45,7 @@ def test_lnc(bad):
     pair_of_calls("lnc", lambda: nki.jit(copied)[2], lambda: nki.jit(copied)[bad])
 
 
-@pytest.mark.parametrize("bad", [{"platform_target": "trn2"}, {"debug_kernel": True}])
+@pytest.mark.parametrize("bad", [{"platform_target": "trn2"}, {"inline": True}])
 def test_jit_arguments(bad):
     pair_of_calls("jit-arguments", lambda: nki.jit(mode="auto"), lambda: nki.jit(**bad))
 

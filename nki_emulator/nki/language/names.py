@@ -1,5 +1,6 @@
 """Dtypes, buffers and operators that are not functions."""
 
+from ...objects import NKIObject
 from ...regions import MemoryRegion
 
 DType = str
@@ -30,8 +31,10 @@ shared_hbm = MemoryRegion.shared_hbm
 hbm = private_hbm
 
 
-class _Marker:
+class _Marker(NKIObject):
     """An operator that is not a function."""
+
+    __slots__ = ("name",)
 
     def __init__(self, name):
         self.name = name
