@@ -65,7 +65,7 @@ def attention(q, k, v, scale, q_view, k_view, v_view):
     out = nl.ndarray((batch, q_len, heads, dim), dtype=q.dtype, buffer=nl.shared_hbm)
     begin, end = program_share(heads, 1) if batch == 1 else (0, heads)
     first_image, last_image = program_share(batch, 1) if batch > 1 else (0, 1)
-    selectors = shift_selectors(end - begin, step, q.dtype)
+    selectors = shift_selectors(end - begin, step, dim, q.dtype)
     for image in range(first_image, last_image):
         for first in range(begin, end, step):
             count = min(step, end - first)
@@ -79,44 +79,108 @@ def attend_pass(out, image, first, count, q, k, v, scale, q_view, k_view, v_view
     queries = load_heads(q, q_view, image, first, count)
     keys = load_heads(k, k_view, image, first, count)
     values = load_values(v, v_view, image, first, count)
-    dim, _, q_len = queries.shape
-    block = query_block(q_len, keys.shape[2], dtype_bytes(q.dtype))
+    q_len = queries.length()
+    block = query_block(q_len, keys.length(), dtype_bytes(q.dtype))
     for start in range(0, q_len, block):
         size = min(block, q_len - start)
         rows = nl.ndarray(
-            (PARTITIONS, ceil_div(size, PARTITIONS), count, dim), dtype=q.dtype, buffer=nl.sbuf
+            (PARTITIONS, ceil_div(size, PARTITIONS), count, queries.dim),
+            dtype=q.dtype,
+            buffer=nl.sbuf,
         )
-        attend(rows, queries[:, :, start : start + size], keys, values, scale, selector)
+        attend([(rows, queries.tokens(start, start + size), keys, values)], scale, selector)
         store_heads(out, image, start, size, first, rows)
 
 
-def attend(dst, queries, keys, values, scale, selector):
-    """Attention of one image for a block of queries that fits a PSUM bank.
+def attend(units, scale, selector):
+    """Attention of some units: an image, or a block of its queries that fits a PSUM bank.
 
-    dst: SBUF rows [128, query tiles, heads, d]; queries: columns [d, heads, Sq <= 512]; keys:
-    columns [d, heads, Sk]; values: rows [128, key tiles, heads, d + 1] with ones in the last
-    column; scale: float; selector: `shift_selector` of as many heads.
+    units: list of (dst, queries, keys, values). dst: SBUF rows [128, query tiles, heads, d];
+    queries, keys: `Heads` of Sq <= 512 and Sk tokens; values: rows [128, key tiles, heads, d + 1]
+    with ones in the last column. scale: float; selector:
+    `shift_selector` of as many heads.
+
+    The three steps of a unit wait for VectorE and ScalarE, so the tensor engine is given the
+    maxima of the next unit before the numerators of this one, and the product with the values one
+    step of heads late.
     """
-    heads = queries.shape[1]
-    q_len = queries.shape[2]
-    shift = shift_rows(queries, keys, scale)
-    step = scores_heads(heads, q_len, keys.shape[2], dtype_bytes(queries.dtype))
-    for first in range(0, heads, step):
-        last = min(first + step, heads)
-        numerators = exponentials(queries, keys, shift, selector, first, last, scale)
-        for tile in range(ceil_div(q_len, PARTITIONS)):
-            low = tile * PARTITIONS
-            high = min(low + PARTITIONS, q_len)
-            weighted_values(
-                dst[0 : high - low, tile, first:last, :],
-                numerators[:, :, :, low:high],
-                values,
-                keys,
-                first,
-            )
+    previous = None
+    maxima = Maxima(units[0], scale)
+    interleave(maxima, None, None)
+    shift = maxima.shift_rows()
+    for index in range(len(units)):
+        following = None
+        if index + 1 < len(units):
+            following = Maxima(units[index + 1], scale)
+        heads = units[index][1].heads
+        step = units[index][1].scores_heads(units[index][2])
+        for first in range(0, heads, step):
+            last = min(first + step, heads)
+            numerators = Numerators(units[index], shift, selector, first, last, scale)
+            interleave(numerators, following if last == heads else None, previous)
+            previous = Weighted(units[index], numerators.values, first, last)
+        if following != None:
+            shift = following.shift_rows()
+    interleave(previous, None, None)
 
 
-def shift_selectors(heads, step, dtype):
+def interleave(first, second, third):
+    """Issue the steps of up to three pieces of work side by side, each in its own order."""
+    count = first.steps
+    done = [0, 0]
+    others = [second, third]
+    for index in range(count):
+        first.step(index)
+        for which in range(2):
+            other = others[which]
+            if other != None:
+                target = (index + 1) * other.steps // count
+                for step in range(done[which], target):
+                    other.step(step)
+                done[which] = target
+
+
+class Heads(nl.NKIObject):
+    """Queries or keys of some heads as columns, several heads side by side on the partitions.
+
+    columns: SBUF [packed * d, slots, tokens]; head h is at partitions (h % packed) * d and slot
+    h // packed. Heads on different partitions use different rows of the tensor engine, which
+    multiplies them side by side.
+    """
+
+    def __init__(self, columns, heads, dim):
+        self.columns = columns
+        self.heads = heads
+        self.dim = dim
+        self.packed = heads_per_chunk(dim)
+
+    def tokens(self, low, high):
+        """The same heads of tokens [low, high)."""
+        return Heads(self.columns[:, :, low:high], self.heads, self.dim)
+
+    def head(self, index):
+        """Columns [d, tokens] of one head."""
+        base = index % self.packed * self.dim
+        return self.columns[base : base + self.dim, index // self.packed, :]
+
+    def length(self):
+        """Number of tokens."""
+        return self.columns.shape[2]
+
+    def scores_heads(self, keys):
+        """Heads whose numerators are kept at a time, for these queries."""
+        item = dtype_bytes(self.columns.dtype)
+        return scores_heads(self.heads, self.length(), keys.length(), item)
+
+
+def row_tile(packed, dim, index):
+    """Where the tensor engine takes head `index`: (tile_position, tile_size) of nc_matmul."""
+    if packed == 1:
+        return (), ()
+    return (index % packed * dim, 0), (dim, PARTITIONS)
+
+
+def shift_selectors(heads, step, dim, dtype):
     """The selectors of a full pass of `step` heads and of the last, shorter one (or None).
 
     Made once, before anything else is on the chip: they outlive every other tile.
@@ -124,161 +188,251 @@ def shift_selectors(heads, step, dtype):
     full = None
     last = None
     if heads >= step:
-        full = shift_selector(step, dtype)
+        full = shift_selector(step, dim, dtype)
     if heads % step > 0:
-        last = shift_selector(heads % step, dtype)
+        last = shift_selector(heads % step, dim, dtype)
     return full, last
 
 
-def shift_selector(heads, dtype):
-    """[2 heads, heads]: column h holds SHIFT_STEP in row h and 1 in row heads + h, else 0.
+def shift_layout(heads, dim):
+    """(rows, slots) of the shift of some heads: heads that share partitions with head h of Q have
+    their rows at its partitions, `slots` highs and then as many lows."""
+    packed = heads_per_chunk(dim)
+    slots = ceil_div(heads, packed)
+    return (2 * heads if packed == 1 else packed * dim), slots
+
+
+def shift_selector(heads, dim, dtype):
+    """[rows, packed, slots]: the column of a head holds SHIFT_STEP in the row of its high part and
+    1 in the row of its low part, else 0.
 
     A column, repeated along the free axis, is the stationary operand that adds
-    SHIFT_STEP * high + low of head h, and nothing of the other heads, to every key.
+    SHIFT_STEP * high + low of its head, and nothing of the other heads, to every key.
     """
-    identity = nl.shared_identity_matrix(2 * heads, dtype=dtype)
-    selector = nl.ndarray((2 * heads, heads), dtype=dtype, buffer=nl.sbuf)
+    packed = heads_per_chunk(dim)
+    rows, slots = shift_layout(heads, dim)
+    identity = nl.shared_identity_matrix(rows, dtype=dtype).reshape_dim(1, (packed, rows // packed))
+    selector = nl.ndarray((rows, packed, slots), dtype=dtype, buffer=nl.sbuf)
     nisa.scalar_tensor_tensor(
         dst=selector,
-        data=identity[:, 0:heads],
+        data=identity[:, :, 0:slots],
         op0=nl.multiply,
         operand0=SHIFT_STEP,
         op1=nl.add,
-        operand1=identity[:, heads : 2 * heads],
+        operand1=identity[:, :, slots : 2 * slots],
     )
     return selector
 
 
-def shift_rows(queries, keys, scale):
-    """Minus the score of every query that scale makes the largest: rows [2 heads, Sq], highs
-    then lows.
+class Maxima(nl.NKIObject):
+    """Row maxima of a unit: the largest score of each query, which is subtracted in the exponent.
 
-    The maxima of a tile of queries come out as a column a head; the tensor engine turns the
-    columns of all heads into rows at once.
+    A step reduces the scores of one tile of queries and as many heads as share a PSUM bank. The
+    scores are not scaled yet, so for a negative scale it is the smallest that is wanted.
     """
-    heads = queries.shape[1]
-    q_len = queries.shape[2]
-    dtype = queries.dtype
-    rows = nl.ndarray((2 * heads, q_len), dtype=dtype, buffer=nl.sbuf)
-    for low in range(0, q_len, PARTITIONS):
-        high = min(low + PARTITIONS, q_len)
-        count = high - low
-        largest = row_maxima(queries[:, :, low:high], keys, scale)
-        pair = nl.ndarray((count, 2 * heads), dtype=dtype, buffer=nl.sbuf)
-        nisa.tensor_scalar(
-            dst=pair[:, 0:heads], data=largest, op0=nl.multiply, operand0=-1.0 / SHIFT_STEP
-        )
-        nisa.scalar_tensor_tensor(
-            dst=pair[:, heads : 2 * heads],
-            data=pair[:, 0:heads],
-            op0=nl.multiply,
-            operand0=-SHIFT_STEP,
-            op1=nl.subtract,
-            operand1=largest,
-        )
-        psum = nl.ndarray((2 * heads, count), dtype=dtype, buffer=nl.psum)
-        nisa.nc_transpose(dst=psum, data=pair)
-        nisa.tensor_copy(dst=rows[:, low:high], src=psum)
-    return rows
 
-
-def row_maxima(queries, keys, scale):
-    """Largest score of each query of a tile: [d, heads, <= 128] -> float32 [queries, heads].
-
-    The scores are not scaled yet, so for a negative scale it is the smallest that is wanted.
-    As many heads as fit share a PSUM bank, so that short sequences need few instructions.
-    """
-    heads = queries.shape[1]
-    count = queries.shape[2]
-    k_len = keys.shape[2]
-    blocks = ceil_div(k_len, BANK)
-    shared = max(1, BANK // k_len)
-    extreme = nl.maximum if scale >= 0.0 else nl.minimum
-    partial = nl.ndarray((count, heads, blocks), dtype=nl.float32, buffer=nl.sbuf)
-    for block in range(blocks):
-        low = block * BANK
-        high = min(low + BANK, k_len)
-        for first in range(0, heads, shared):
-            last = min(first + shared, heads)
-            psum = nl.ndarray((count, last - first, high - low), dtype=nl.float32, buffer=nl.psum)
-            for head in range(first, last):
-                nisa.nc_matmul(
-                    dst=psum[:, head - first, :],
-                    stationary=queries[:, head, :],
-                    moving=keys[:, head, low:high],
-                )
-            nisa.tensor_reduce(dst=partial[:, first:last, block], op=extreme, data=psum, axis=2)
-    if blocks == 1:
-        return partial[:, :, 0]
-    largest = nl.ndarray((count, heads), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_reduce(dst=largest, op=extreme, data=partial, axis=2)
-    return largest
-
-
-def exponentials(queries, keys, shift, selector, first, last, scale):
-    """exp(scale * (score - largest)) of heads [first, last): [128 keys, key tiles, heads, Sq]."""
-    q_len = queries.shape[2]
-    k_len = keys.shape[2]
-    shared = max(1, BANK // q_len)
-    numerators = nl.ndarray(
-        (PARTITIONS, ceil_div(k_len, PARTITIONS), last - first, q_len),
-        dtype=queries.dtype,
-        buffer=nl.sbuf,
-    )
-    for tile in range(ceil_div(k_len, PARTITIONS)):
-        low = tile * PARTITIONS
-        count = min(PARTITIONS, k_len - low)
-        for start in range(first, last, shared):
-            stop = min(start + shared, last)
-            psum = nl.ndarray((count, stop - start, q_len), dtype=nl.float32, buffer=nl.psum)
-            for head in range(start, stop):
-                scores = psum[:, head - start, :]
-                nisa.nc_matmul(
-                    dst=scores,
-                    stationary=keys[:, head, low : low + count],
-                    moving=queries[:, head, :],
-                    accumulate=False,
-                )
-                nisa.nc_matmul(
-                    dst=scores,
-                    stationary=selector[:, head : head + 1].broadcast(1, count),
-                    moving=shift,
-                    accumulate=True,
-                )
-            nisa.activation(
-                dst=numerators[0:count, tile, start - first : stop - first, :],
-                op=nl.exp,
-                data=psum,
-                scale=scale,
+    def __init__(self, unit, scale):
+        dst, queries, keys, values = unit
+        self.queries = queries
+        self.keys = keys
+        self.extreme = nl.maximum if scale >= 0.0 else nl.minimum
+        self.blocks = ceil_div(keys.length(), BANK)
+        self.shared = max(1, BANK // keys.length())
+        self.groups = ceil_div(queries.heads, self.shared)
+        self.tiles = ceil_div(queries.length(), PARTITIONS)
+        self.steps = self.tiles * self.blocks * self.groups
+        self.columns = ceil_div(queries.heads, queries.packed) * queries.packed
+        self.partial = []
+        for tile in range(self.tiles):
+            count = min(PARTITIONS, queries.length() - tile * PARTITIONS)
+            partial = nl.ndarray(
+                (count, self.columns, self.blocks), dtype=nl.float32, buffer=nl.sbuf
             )
-    return numerators
+            if queries.heads < self.columns:
+                nisa.memset(dst=partial[:, queries.heads : self.columns, :], value=0.0)
+            self.partial.append(partial)
+
+    def step(self, index):
+        """Step `index` of `steps`."""
+        tile = index // (self.blocks * self.groups)
+        block = index // self.groups % self.blocks
+        first = index % self.groups * self.shared
+        queries = self.queries
+        last = min(first + self.shared, queries.heads)
+        low = block * BANK
+        high = min(low + BANK, self.keys.length())
+        partial = self.partial[tile]
+        count = partial.shape[0]
+        psum = nl.ndarray((count, last - first, high - low), dtype=nl.float32, buffer=nl.psum)
+        for head in range(first, last):
+            position, size = row_tile(queries.packed, queries.dim, head)
+            start = tile * PARTITIONS
+            nisa.nc_matmul(
+                dst=psum[:, head - first, :],
+                stationary=queries.head(head)[:, start : start + count],
+                moving=self.keys.head(head)[:, low:high],
+                tile_position=position,
+                tile_size=size,
+            )
+        nisa.tensor_reduce(dst=partial[:, first:last, block], op=self.extreme, data=psum, axis=2)
+
+    def largest(self, tile):
+        """float32 [queries, packed * slots] of one tile, a column a head."""
+        partial = self.partial[tile]
+        if self.blocks == 1:
+            return partial[:, :, 0]
+        largest = nl.ndarray((partial.shape[0], self.columns), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_reduce(dst=largest, op=self.extreme, data=partial, axis=2)
+        return largest
+
+    def shift_rows(self):
+        """Minus the maxima as rows [rows, Sq] (see `shift_layout`), when all steps are done.
+
+        The maxima are a column a head; the tensor engine turns those of all heads at once.
+        """
+        queries = self.queries
+        dtype = queries.columns.dtype
+        packed = queries.packed
+        rows, slots = shift_layout(queries.heads, queries.dim)
+        shift = nl.ndarray((rows, queries.length()), dtype=dtype, buffer=nl.sbuf)
+        for tile in range(self.tiles):
+            low = tile * PARTITIONS
+            maxima = self.largest(tile).reshape_dim(1, (slots, packed))
+            count = maxima.shape[0]
+            pair = nl.ndarray((count, packed, rows // packed), dtype=dtype, buffer=nl.sbuf)
+            if 2 * slots < rows // packed:
+                nisa.memset(dst=pair, value=0.0, engine=nisa.engine.gpsimd)
+            high = pair[:, :, 0:slots].permute((0, 2, 1))
+            nisa.tensor_scalar(dst=high, data=maxima, op0=nl.multiply, operand0=-1.0 / SHIFT_STEP)
+            nisa.scalar_tensor_tensor(
+                dst=pair[:, :, slots : 2 * slots].permute((0, 2, 1)),
+                data=high,
+                op0=nl.multiply,
+                operand0=-SHIFT_STEP,
+                op1=nl.subtract,
+                operand1=maxima,
+            )
+            psum = nl.ndarray((rows, count), dtype=dtype, buffer=nl.psum)
+            nisa.nc_transpose(dst=psum, data=pair)
+            nisa.tensor_copy(dst=shift[:, low : low + count], src=psum)
+        return shift
 
 
-def weighted_values(dst, numerators, values, keys, first):
-    """dst[q, h, :] = sum_k P[q, k] V[k, :] / sum_k P[q, k] for one tile of queries.
+class Numerators(nl.NKIObject):
+    """exp(scale * (score - largest)) of heads [first, last) of a unit, keys on partitions.
 
-    dst: rows [count, heads, d]; numerators: [128 keys, key tiles, heads, count]; values: rows of
-    all heads of the pass, of which `first` is the first used here.
+    values: SBUF [128 keys, key tiles, heads, Sq]. A step does one tile of keys and as many heads
+    as share a PSUM bank.
     """
-    count, heads, dim = dst.shape
-    k_len = keys.shape[2]
-    shared = BANK // (dim + 1)
-    for start in range(0, heads, shared):
-        stop = min(start + shared, heads)
+
+    def __init__(self, unit, shift, selector, first, last, scale):
+        dst, queries, keys, values = unit
+        self.queries = queries
+        self.keys = keys
+        self.shift = shift
+        self.selector = selector
+        self.first = first
+        self.last = last
+        self.scale = scale
+        self.shared = max(1, BANK // queries.length())
+        self.groups = ceil_div(last - first, self.shared)
+        tiles = ceil_div(keys.length(), PARTITIONS)
+        self.steps = tiles * self.groups
+        self.values = nl.ndarray(
+            (PARTITIONS, tiles, last - first, queries.length()),
+            dtype=queries.columns.dtype,
+            buffer=nl.sbuf,
+        )
+
+    def step(self, index):
+        """Step `index` of `steps`."""
+        queries = self.queries
+        tile = index // self.groups
+        start = self.first + index % self.groups * self.shared
+        stop = min(start + self.shared, self.last)
+        low = tile * PARTITIONS
+        count = min(PARTITIONS, self.keys.length() - low)
+        slots = self.selector.shape[2]
+        part = self.selector.shape[0] // queries.packed
+        psum = nl.ndarray(
+            (count, stop - start, queries.length()), dtype=nl.float32, buffer=nl.psum
+        )
+        for head in range(start, stop):
+            position, size = row_tile(queries.packed, queries.dim, head)
+            nisa.nc_matmul(
+                dst=psum[:, head - start, :],
+                stationary=self.keys.head(head)[:, low : low + count],
+                moving=queries.head(head),
+                accumulate=False,
+                tile_position=position,
+                tile_size=size,
+            )
+        for head in range(start, stop):
+            position, size = row_tile(queries.packed, queries.dim, head)
+            base = head % queries.packed * part
+            column = self.selector[
+                base : base + 2 * slots, head % queries.packed, head // queries.packed
+            ]
+            nisa.nc_matmul(
+                dst=psum[:, head - start, :],
+                stationary=column.broadcast(1, count),
+                moving=self.shift[base : base + 2 * slots, :],
+                accumulate=True,
+                tile_position=position,
+                tile_size=size,
+            )
+        nisa.activation(
+            dst=self.values[0:count, tile, start - self.first : stop - self.first, :],
+            op=nl.exp,
+            data=psum,
+            scale=self.scale,
+        )
+
+
+class Weighted(nl.NKIObject):
+    """dst[q, h, :] = sum_k P[q, k] V[k, :] / sum_k P[q, k] for heads [first, last) of a unit.
+
+    A step does one tile of queries and as many heads as share a PSUM bank.
+    """
+
+    def __init__(self, unit, numerators, first, last):
+        dst, queries, keys, values = unit
+        self.dst = dst
+        self.values = values
+        self.numerators = numerators
+        self.first = first
+        self.last = last
+        self.q_len = queries.length()
+        self.k_len = keys.length()
+        self.dim = queries.dim
+        self.shared = BANK // (self.dim + 1)
+        self.groups = ceil_div(last - first, self.shared)
+        self.steps = ceil_div(self.q_len, PARTITIONS) * self.groups
+
+    def step(self, index):
+        """Step `index` of `steps`."""
+        tile = index // self.groups
+        start = self.first + index % self.groups * self.shared
+        stop = min(start + self.shared, self.last)
+        low = tile * PARTITIONS
+        count = min(PARTITIONS, self.q_len - low)
+        dim = self.dim
         psum = nl.ndarray((count, stop - start, dim + 1), dtype=nl.float32, buffer=nl.psum)
         for head in range(start, stop):
-            for tile in range(ceil_div(k_len, PARTITIONS)):
-                size = min(PARTITIONS, k_len - tile * PARTITIONS)
+            for block in range(ceil_div(self.k_len, PARTITIONS)):
+                size = min(PARTITIONS, self.k_len - block * PARTITIONS)
                 nisa.nc_matmul(
                     dst=psum[:, head - start, :],
-                    stationary=numerators[0:size, tile, head, :],
-                    moving=values[0:size, tile, first + head, :],
-                    accumulate=(tile > 0),
+                    stationary=self.numerators[
+                        0:size, block, head - self.first, low : low + count
+                    ],
+                    moving=self.values[0:size, block, head, :],
+                    accumulate=(block > 0),
                 )
         inverse = nl.ndarray((count, stop - start, 1), dtype=nl.float32, buffer=nl.sbuf)
         nisa.reciprocal(dst=inverse, data=psum[:, :, dim : dim + 1])
         nisa.tensor_tensor(
-            dst=dst[:, start:stop, :],
+            dst=self.dst[0:count, tile, start:stop, :],
             data1=psum[:, :, 0:dim],
             data2=inverse.broadcast(2, dim),
             op=nl.multiply,
@@ -302,26 +456,28 @@ def token_major(tensor, view, image, low, high, first, count):
 
 
 def load_heads(tensor, view, image, first, count):
-    """Heads [first, first + count) of one image -> SBUF columns [d, count, tokens]."""
+    """Heads [first, first + count) of one image -> `Heads` of its tokens."""
     shape = tensor.shape if view == None else view[0]
     length = shape[2]
     dim = shape[3]
-    columns = nl.ndarray((dim, count, length), dtype=tensor.dtype, buffer=nl.sbuf)
+    packed = min(count, heads_per_chunk(dim))
+    columns = nl.ndarray(
+        (packed * dim, ceil_div(count, packed), length), dtype=tensor.dtype, buffer=nl.sbuf
+    )
     for low in range(0, length, PARTITIONS):
         high = min(low + PARTITIONS, length)
         rows = nl.ndarray((high - low, count, dim), dtype=tensor.dtype, buffer=nl.sbuf)
         nisa.dma_copy(dst=rows, src=token_major(tensor, view, image, low, high, first, count))
-        packed = heads_per_chunk(dim)
         for start in range(0, count, packed):
             stop = min(start + packed, count)
             psum = nl.ndarray(
                 ((stop - start) * dim, high - low), dtype=tensor.dtype, buffer=nl.psum
             )
             nisa.nc_transpose(dst=psum, data=rows[:, start:stop, :])
-            for head in range(start, stop):
-                base = (head - start) * dim
-                nisa.tensor_copy(dst=columns[:, head, low:high], src=psum[base : base + dim, :])
-    return columns
+            nisa.tensor_copy(
+                dst=columns[0 : (stop - start) * dim, start // packed, low:high], src=psum
+            )
+    return Heads(columns, count, dim)
 
 
 def load_values(tensor, view, image, first, count):

@@ -188,7 +188,7 @@ def block_bytes(images, heads_pass, block, length, width, heads, head_dim, hidde
     embed = heads * head_dim
     total = images * length
     block = min(block, total)
-    row = width * (4 + 2 * item) + 8 * ceil_div(width, PARTITIONS)
+    row = 3 * width * (4 + 2 * item) + 8 * ceil_div(width, PARTITIONS)
     columns = ceil_div(width, PARTITIONS) * total * item
     rows = images * ceil_div(length, PARTITIONS) * embed * item
     operands = 2 * heads_pass * total * item
@@ -212,7 +212,7 @@ def vit_block_plan(batch, length, width, heads, head_dim, hidden, item, availabl
     """
     images = max(1, min(batch, GROUP_TOKENS // length))
     while images > 0:
-        block = min(BANK, ceil_div(images * length, PARTITIONS) * PARTITIONS)
+        block = ceil_div(images * length, PARTITIONS) * PARTITIONS
         while block > 0:
             heads_pass = min(heads, HEADS_PER_PASS_MAX)
             while heads_pass > 0:

@@ -92,24 +92,97 @@ def load_sum(x, residual, total, first, last):
 
 
 def normalize_rows(dst, rows, weight, bias, eps, norm):
-    """dst = norm(rows) * weight + bias for SBUF rows [count, width].
+    """dst = norm(rows) * weight + bias for SBUF rows [count, width], all of one tile at once.
 
-    rows: float32, overwritten. dst: any float dtype, rounded once at the end. weight, bias: rows
-    [128, width] of any float dtype, or None. norm: "layer" or "rms".
+    dst, rows: any float dtype; the result is rounded once. weight, bias: rows [128, width] of any
+    float dtype, or None. norm: "layer" or "rms".
     """
-    if norm == "rms":
-        scale = inverse_deviation(dst, rows, 0.0, eps)
-        scale_rows(dst, rows, nl.multiply, scale, nl.multiply, weight)
-    else:
-        minus_mean = center_rows(rows)
-        scale = inverse_deviation(dst, rows, minus_mean, eps)
-        if weight == None and bias == None:
+    tile = NormTile(dst, rows, weight, bias, eps, norm)
+    tile.sum()
+    tile.spread()
+    tile.scale()
+
+
+class NormTile(nl.NKIObject):
+    """The norm of one tile of rows in three steps, which alternate between engines.
+
+    `sum` (VectorE), `spread` (ScalarE) and `scale` (VectorE). A kernel with several tiles issues
+    the steps of neighbours side by side, so that no engine waits for the other.
+    """
+
+    def __init__(self, dst, rows, weight, bias, eps, norm):
+        self.dst = dst
+        self.rows = rows
+        self.weight = weight
+        self.bias = bias
+        self.eps = eps
+        self.layer = norm == "layer"
+        self.total = nl.ndarray((rows.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
+        self.minus_mean = 0.0
+        self.deviation = nl.ndarray((rows.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
+        self.values = rows
+        if self.layer:
+            self.minus_mean = nl.ndarray((rows.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
+            self.values = nl.ndarray(rows.shape, dtype=nl.float32, buffer=nl.sbuf)
+
+    def sum(self):
+        """The first mean of a LayerNorm."""
+        if self.layer:
+            nisa.tensor_reduce(dst=self.total, op=nl.add, data=self.rows, axis=1)
+            self.divide()
+
+    def divide(self):
+        """minus_mean = -total / width."""
+        nisa.tensor_scalar(
+            dst=self.minus_mean,
+            data=self.total,
+            op0=nl.multiply,
+            operand0=-1.0 / self.rows.shape[1],
+        )
+
+    def spread(self):
+        """Centre, and once more what rounding left of the mean; the inverse deviation."""
+        if self.layer:
+            self.accumulate(self.values, nl.copy, self.rows)
+            self.divide()
+        self.accumulate(self.dst, nl.square, self.values)
+        nisa.activation(
+            dst=self.deviation,
+            op=nl.rsqrt,
+            data=self.total,
+            scale=1.0 / self.rows.shape[1],
+            bias=self.eps,
+        )
+
+    def accumulate(self, dst, op, data):
+        """dst = op(data + minus_mean), and its row sums in `total`."""
+        nisa.activation(
+            dst=dst,
+            op=op,
+            data=data,
+            bias=self.minus_mean,
+            reduce_op=nl.add,
+            reduce_res=self.total,
+            reduce_cmd=nisa.reduce_cmd.reset_reduce,
+        )
+
+    def scale(self):
+        """dst = (values + minus_mean) * deviation * weight + bias."""
+        values = self.values
+        if not self.layer:
+            scale_rows(self.dst, values, nl.multiply, self.deviation, nl.multiply, self.weight)
+        elif self.weight == None and self.bias == None:
             nisa.tensor_scalar(
-                dst=dst, data=rows, op0=nl.add, operand0=minus_mean, op1=nl.multiply, operand1=scale
+                dst=self.dst,
+                data=values,
+                op0=nl.add,
+                operand0=self.minus_mean,
+                op1=nl.multiply,
+                operand1=self.deviation,
             )
         else:
-            scale_rows(rows, rows, nl.add, minus_mean, nl.multiply, weight)
-            scale_rows(dst, rows, nl.multiply, scale, nl.add, bias)
+            scale_rows(values, values, nl.add, self.minus_mean, nl.multiply, self.weight)
+            scale_rows(self.dst, values, nl.multiply, self.deviation, nl.add, self.bias)
 
 
 def scale_rows(dst, rows, op0, column, op1, row):
@@ -128,42 +201,3 @@ def scale_rows(dst, rows, op0, column, op1, row):
             op1=op1,
             operand1=row[0 : rows.shape[0], :],
         )
-
-
-def center_rows(rows):
-    """Subtract each row's mean in place; return minus what is left of it, [count, 1]."""
-    count, width = rows.shape
-    total = nl.ndarray((count, 1), dtype=nl.float32, buffer=nl.sbuf)
-    minus_mean = nl.ndarray((count, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_reduce(dst=total, op=nl.add, data=rows, axis=1)
-    nisa.tensor_scalar(dst=minus_mean, data=total, op0=nl.multiply, operand0=-1.0 / width)
-    nisa.activation(
-        dst=rows,
-        op=nl.copy,
-        data=rows,
-        bias=minus_mean,
-        reduce_op=nl.add,
-        reduce_res=total,
-        reduce_cmd=nisa.reduce_cmd.reset_reduce,
-    )
-    rest = nl.ndarray((count, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_scalar(dst=rest, data=total, op0=nl.multiply, operand0=-1.0 / width)
-    return rest
-
-
-def inverse_deviation(scratch, rows, minus_mean, eps):
-    """1 / sqrt(mean((row + minus_mean)^2) + eps) -> float32 [count, 1]. scratch is overwritten."""
-    count, width = rows.shape
-    total = nl.ndarray((count, 1), dtype=nl.float32, buffer=nl.sbuf)
-    scale = nl.ndarray((count, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.activation(
-        dst=scratch,
-        op=nl.square,
-        data=rows,
-        bias=minus_mean,
-        reduce_op=nl.add,
-        reduce_res=total,
-        reduce_cmd=nisa.reduce_cmd.reset_reduce,
-    )
-    nisa.activation(dst=scale, op=nl.rsqrt, data=total, scale=1.0 / width, bias=eps)
-    return scale

@@ -20,6 +20,10 @@ import nki.language as nl
 
 from .limits import BANK, PARTITIONS, USABLE, ceil_div, slab_columns
 
+# Columns of a product that share one load of the stationary operand: two PSUM banks, so that two
+# such groups of four are in flight while a third is evicted. Our choice.
+WIDE = 2 * BANK
+
 
 def dtype_bytes(dtype):
     if dtype == nl.float32:
@@ -116,22 +120,13 @@ def transpose_rows(dst, rows, weight, bias):
         target = dst[0:size, chunk, :]
         if weight == None and bias == None:
             nisa.tensor_copy(dst=target, src=psum)
-        elif bias == None:
-            nisa.tensor_scalar(
-                dst=target, data=psum, op0=nl.multiply, operand0=weight[0:size, chunk : chunk + 1]
-            )
-        elif weight == None:
-            nisa.tensor_scalar(
-                dst=target, data=psum, op0=nl.add, operand0=bias[0:size, chunk : chunk + 1]
-            )
         else:
-            nisa.tensor_scalar(
+            nisa.activation(
                 dst=target,
+                op=nl.copy,
                 data=psum,
-                op0=nl.multiply,
-                operand0=weight[0:size, chunk : chunk + 1],
-                op1=nl.add,
-                operand1=bias[0:size, chunk : chunk + 1],
+                scale=1.0 if weight == None else weight[0:size, chunk : chunk + 1],
+                bias=0.0 if bias == None else bias[0:size, chunk : chunk + 1],
             )
 
 
@@ -172,14 +167,41 @@ def contract(dst, stationary, moving, depth):
     stationary: columns view [128, chunks, m <= 128]; moving: columns view [128, chunks, n <= 512];
     dst: PSUM float32 [m, n], one accumulation group.
     """
+    contract_parts([dst], stationary, [moving], depth)
+
+
+def contract_parts(dsts, stationary, movings, depth):
+    """`contract` of one stationary operand with several moving ones, each into its own PSUM bank.
+
+    A stationary tile is loaded into the array once for all of them.
+    """
     for chunk in range(ceil_div(depth, PARTITIONS)):
         size = min(PARTITIONS, depth - chunk * PARTITIONS)
-        nisa.nc_matmul(
-            dst=dst,
-            stationary=stationary[0:size, chunk, :],
-            moving=moving[0:size, chunk, :],
-            accumulate=(chunk > 0),
-        )
+        for part in range(len(dsts)):
+            nisa.nc_matmul(
+                dst=dsts[part],
+                stationary=stationary[0:size, chunk, :],
+                moving=movings[part][0:size, chunk, :],
+                accumulate=(chunk > 0),
+            )
+
+
+def psum_parts(rows, total):
+    """PSUM tiles [rows, <= 512] for `total` columns."""
+    parts = []
+    for start in range(0, total, BANK):
+        size = min(BANK, total - start)
+        parts.append(nl.ndarray((rows, size), dtype=nl.float32, buffer=nl.psum))
+    return parts
+
+
+def split_free(columns, first, total):
+    """Views of columns [128, chunks, n] on [first, first + total), at most 512 wide each."""
+    views = []
+    for start in range(0, total, BANK):
+        size = min(BANK, total - start)
+        views.append(columns[:, :, first + start : first + start + size])
+    return views
 
 
 def finish_rows(dst, data, bias, scale, residual):
@@ -207,11 +229,12 @@ def finish_rows(dst, data, bias, scale, residual):
         value = target
 
 
-def project_rows(dst, columns, depth, weight, layout, bias, scale, residual):
+def project_rows(dst, columns, depth, weight, layout, bias, scale, residual, then=None):
     """rows dst = residual + scale * (columns^T @ weight + bias).
 
     dst: SBUF [128, tiles, features]; columns: SBUF [128, chunks of depth, tokens]; weight: HBM
     matrix in `layout`; bias, scale: HBM [features] or None; residual: rows like dst, or None.
+    then: None, or an object whose `push` takes every tile of dst as soon as it is complete.
     """
     tokens = columns.shape[2]
     features = dst.shape[2]
@@ -223,24 +246,28 @@ def project_rows(dst, columns, depth, weight, layout, bias, scale, residual):
         for tile in range(ceil_div(tokens, PARTITIONS)):
             token = tile * PARTITIONS
             count = min(PARTITIONS, tokens - token)
-            for start in range(0, slab.shape[2], BANK):
-                size = min(BANK, slab.shape[2] - start)
-                low = first + start
-                high = low + size
-                psum = nl.ndarray((count, size), dtype=nl.float32, buffer=nl.psum)
-                contract(
-                    psum,
+            for start in range(0, slab.shape[2], WIDE):
+                size = min(WIDE, slab.shape[2] - start)
+                parts = psum_parts(count, size)
+                contract_parts(
+                    parts,
                     columns[:, :, token : token + count],
-                    slab[:, :, start : start + size],
+                    split_free(slab, start, size),
                     depth,
                 )
-                finish_rows(
-                    dst[0:count, tile, low:high],
-                    psum,
-                    part_of(bias_row, count, low, high),
-                    part_of(scale_row, count, low, high),
-                    None if residual == None else residual[0:count, tile, low:high],
-                )
+                low = first + start
+                for psum in parts:
+                    high = low + psum.shape[1]
+                    finish_rows(
+                        dst[0:count, tile, low:high],
+                        psum,
+                        part_of(bias_row, count, low, high),
+                        part_of(scale_row, count, low, high),
+                        None if residual == None else residual[0:count, tile, low:high],
+                    )
+                    low = high
+            if then != None and first + slab.shape[2] == features:
+                then.push(dst[0:count, tile, :])
 
 
 def part_of(row, count, low, high):
@@ -266,18 +293,23 @@ def project_columns(dst, columns, depth, weight, layout, bias, activation):
         for start in range(0, slab.shape[2], PARTITIONS):
             size = min(PARTITIONS, slab.shape[2] - start)
             chunk = (first + start) // PARTITIONS
-            for token in range(0, tokens, BANK):
-                count = min(BANK, tokens - token)
-                psum = nl.ndarray((size, count), dtype=nl.float32, buffer=nl.psum)
-                contract(
-                    psum,
+            for token in range(0, tokens, WIDE):
+                parts = psum_parts(size, min(WIDE, tokens - token))
+                contract_parts(
+                    parts,
                     slab[:, :, start : start + size],
-                    columns[:, :, token : token + count],
+                    split_free(columns, token, min(WIDE, tokens - token)),
                     depth,
                 )
-                nisa.activation(
-                    dst=dst[0:size, chunk, token : token + count],
-                    op=activation,
-                    data=psum,
-                    bias=None if bias_columns == None else bias_columns[0:size, chunk : chunk + 1],
-                )
+                low = token
+                for psum in parts:
+                    high = low + psum.shape[1]
+                    nisa.activation(
+                        dst=dst[0:size, chunk, low:high],
+                        op=activation,
+                        data=psum,
+                        bias=None
+                        if bias_columns == None
+                        else bias_columns[0:size, chunk : chunk + 1],
+                    )
+                    low = high

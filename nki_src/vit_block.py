@@ -24,7 +24,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .attention import attend, shift_selectors
+from .attention import Heads, attend, shift_selectors
 from .limits import (
     BANK,
     PARTITIONS,
@@ -35,11 +35,13 @@ from .limits import (
 )
 from .linear import store_tiles
 from .mlp import mlp_rows
-from .norm import normalize_rows
+from .norm import NormTile
 from .tiles import (
+    WIDE,
     available_bytes,
     broadcast_row,
     contract,
+    contract_parts,
     dtype_bytes,
     finish_rows,
     load_columns,
@@ -48,6 +50,8 @@ from .tiles import (
     part_of,
     program_share,
     project_rows,
+    psum_parts,
+    split_free,
     transpose_rows,
 )
 
@@ -96,7 +100,7 @@ def vit_block(
     tokens_out = out.reshape((batch * length, width))
     norm1 = (norm1_weight, norm1_bias, eps, norm)
     norm2 = (norm2_weight, norm2_bias, eps, norm)
-    selectors = shift_selectors(num_heads, heads_pass, x.dtype)
+    selectors = shift_selectors(num_heads, heads_pass, dim, x.dtype)
     attention = (qkv_weight, qkv_bias, num_heads, dim, heads_pass, attention_scale, selectors)
     projection = (proj_weight, proj_bias, scale1)
     mlp_weights = (fc1_weight, fc1_bias, fc2_weight, fc2_bias, scale2)
@@ -139,7 +143,7 @@ def transform_group(
     """
     qkv_weight, qkv_bias, heads, dim, heads_pass, scale, selectors = attention
     rows = attention_rows(
-        norm_columns(x, first, count, x.dtype, norm1),
+        norm_columns(x, first, count, norm1),
         length,
         qkv_weight,
         qkv_bias,
@@ -176,11 +180,23 @@ def finish_tokens(x, first, attended, projection, norm, mlp_weights, activation)
     proj_weight, proj_bias, scale1 = projection
     fc1_weight, fc1_bias, fc2_weight, fc2_bias, scale2 = mlp_weights
     count = attended.shape[2]
-    stream = residual_rows(x, first, count)
+    # Without LayerScale the bias of the projection can wait for it in the residual.
+    early = proj_bias if scale1 == None else None
+    late = None if scale1 == None else proj_bias
+    stream = residual_rows(x, first, count, early)
+    columns = NormColumns(stream.shape[2], count, x.dtype, norm)
     project_rows(
-        stream, attended, proj_weight.shape[0], proj_weight, "in_out", proj_bias, scale1, stream
+        stream,
+        attended,
+        proj_weight.shape[0],
+        proj_weight,
+        "in_out",
+        late,
+        scale1,
+        stream,
+        columns,
     )
-    columns = norm_columns(stream, 0, count, x.dtype, norm)
+    columns = columns.finish()
     result = nl.ndarray(stream.shape, dtype=x.dtype, buffer=nl.sbuf)
     mlp_rows(
         result,
@@ -197,47 +213,88 @@ def finish_tokens(x, first, attended, projection, norm, mlp_weights, activation)
     return result
 
 
-def norm_columns(source, first, count, dtype, norm):
-    """norm of `count` tokens from `first` on -> SBUF columns [128, chunks, count] in dtype.
+class NormColumns(nl.NKIObject):
+    """The norm of a sequence of row tiles, transposed to SBUF columns [128, chunks, count].
 
-    source: HBM rows [tokens, width], or SBUF rows [128, tiles, width] with `first` at a tile.
+    `push` takes the tiles in order; the steps of four neighbours are issued side by side (see
+    `NormTile`). `finish` ends it and returns the columns.
     """
-    width = source.shape[-1]
-    weight, bias, eps, kind = norm
-    weight_columns = load_columns(weight, 0, width, PARTITIONS)
-    bias_columns = load_columns(bias, 0, width, PARTITIONS)
-    columns = nl.ndarray(
-        (PARTITIONS, ceil_div(width, PARTITIONS), count), dtype=dtype, buffer=nl.sbuf
-    )
-    for low in range(0, count, PARTITIONS):
-        high = min(low + PARTITIONS, count)
-        if nl.is_sbuf(source.buffer):
-            rows = source[0 : high - low, (first + low) // PARTITIONS, :]
-        else:
-            rows = load_rows(source, first + low, high - low, width, source.dtype)
-        norm_transpose(columns[:, :, low:high], rows, weight_columns, bias_columns, eps, kind)
-    return columns
+
+    def __init__(self, width, count, dtype, norm):
+        weight, bias, eps, kind = norm
+        self.weight = load_columns(weight, 0, width, PARTITIONS)
+        self.bias = load_columns(bias, 0, width, PARTITIONS)
+        self.eps = eps
+        self.kind = kind
+        self.columns = nl.ndarray(
+            (PARTITIONS, ceil_div(width, PARTITIONS), count), dtype=dtype, buffer=nl.sbuf
+        )
+        self.summed = None
+        self.spread = None
+        self.scaled = None
+        self.done = 0
+
+    def push(self, rows):
+        """The next tile: SBUF rows [<= 128, width] of any float dtype."""
+        tile = None
+        if rows != None:
+            normed = nl.ndarray(rows.shape, dtype=self.columns.dtype, buffer=nl.sbuf)
+            tile = NormTile(normed, rows, None, None, self.eps, self.kind)
+            tile.sum()
+        if self.summed != None:
+            self.summed.spread()
+        if self.spread != None:
+            self.spread.scale()
+        if self.scaled != None:
+            low = self.done
+            high = low + self.scaled.dst.shape[0]
+            transpose_rows(
+                self.columns[:, :, low:high], self.scaled.dst, self.weight, self.bias
+            )
+            self.done = high
+        self.scaled = self.spread
+        self.spread = self.summed
+        self.summed = tile
+
+    def finish(self):
+        """The columns, when every tile has been pushed."""
+        for _ in range(3):
+            self.push(None)
+        return self.columns
 
 
-def norm_transpose(dst, rows, weight, bias, eps, norm):
-    """columns dst = norm(rows) * weight + bias for SBUF rows [count, width] of any float dtype."""
-    scratch = nl.ndarray(rows.shape, dtype=nl.float32, buffer=nl.sbuf)
-    normed = nl.ndarray(rows.shape, dtype=dst.dtype, buffer=nl.sbuf)
-    nisa.tensor_copy(dst=scratch, src=rows)
-    normalize_rows(normed, scratch, None, None, eps, norm)
-    transpose_rows(dst, normed, weight, bias)
-
-
-def residual_rows(x, first, count):
-    """HBM rows [first, first + count) -> SBUF float32 rows [128, tiles, width]."""
+def norm_columns(x, first, count, norm):
+    """norm of HBM rows [first, first + count) of x [tokens, width] -> columns in its dtype."""
     width = x.shape[1]
+    columns = NormColumns(width, count, x.dtype, norm)
+    for low in range(0, count, PARTITIONS):
+        size = min(PARTITIONS, count - low)
+        columns.push(load_rows(x, first + low, size, width, x.dtype))
+    return columns.finish()
+
+
+def residual_rows(x, first, count, bias):
+    """HBM rows [first, first + count) plus bias (HBM [width] or None) -> SBUF float32 rows
+    [128, tiles, width]. GpSimd does it, which has nothing else to do."""
+    width = x.shape[1]
+    bias_row = broadcast_row(bias, 0, width)
     residual = nl.ndarray(
         (PARTITIONS, ceil_div(count, PARTITIONS), width), dtype=nl.float32, buffer=nl.sbuf
     )
     for low in range(0, count, PARTITIONS):
         size = min(PARTITIONS, count - low)
         rows = load_rows(x, first + low, size, width, x.dtype)
-        nisa.tensor_copy(dst=residual[0:size, low // PARTITIONS, :], src=rows)
+        target = residual[0:size, low // PARTITIONS, :]
+        if bias_row == None:
+            nisa.tensor_copy(dst=target, src=rows, engine=nisa.engine.gpsimd)
+        else:
+            nisa.tensor_tensor(
+                dst=target,
+                data1=rows,
+                data2=bias_row[0:size, :],
+                op=nl.add,
+                engine=nisa.engine.gpsimd,
+            )
     return residual
 
 
@@ -272,20 +329,22 @@ def attend_images(dst, columns, length, weight, bias, first, embed, scale, selec
     keys = project_heads(columns, weight, bias, embed + first, heads, dim)
     values = project_values(columns, length, weight, bias, 2 * embed + first, heads, dim)
     block = query_block(length, length, dtype_bytes(columns.dtype))
+    units = []
     for image in range(columns.shape[2] // length):
         token = image * length
         tile = image * tiles
         for start in range(0, length, block):
             size = min(block, length - start)
             begin = tile + start // PARTITIONS
-            attend(
-                dst[:, begin : begin + ceil_div(size, PARTITIONS), :, :],
-                queries[:, :, token + start : token + start + size],
-                keys[:, :, token : token + length],
-                values[:, tile : tile + tiles, :, :],
-                scale,
-                selector,
+            units.append(
+                (
+                    dst[:, begin : begin + ceil_div(size, PARTITIONS), :, :],
+                    queries.tokens(token + start, token + start + size),
+                    keys.tokens(token, token + length),
+                    values[:, tile : tile + tiles, :, :],
+                )
             )
+    attend(units, scale, selector)
 
 
 def image_columns(rows, length, count):
@@ -310,42 +369,42 @@ def image_columns(rows, length, count):
 
 
 def project_heads(columns, weight, bias, first, heads, dim):
-    """Queries or keys [d, heads, tokens] from weight columns [first, first + heads * d).
-
-    Heads that share a chunk of partitions are projected together and moved to partition 0 by the
-    eviction that adds their bias.
-    """
+    """`Heads` of queries or keys from weight columns [first, first + heads * d)."""
     width = weight.shape[0]
     total = columns.shape[2]
-    packed = heads_per_chunk(dim)
-    result = nl.ndarray((dim, heads, total), dtype=columns.dtype, buffer=nl.sbuf)
+    packed = min(heads, heads_per_chunk(dim))
+    result = nl.ndarray(
+        (packed * dim, ceil_div(heads, packed), total), dtype=columns.dtype, buffer=nl.sbuf
+    )
     bias_columns = load_columns(bias, first, heads * dim, packed * dim)
     slab = load_weight(weight, "in_out", width, first, heads * dim)
     for start in range(0, heads, packed):
         stop = min(start + packed, heads)
-        for token in range(0, total, BANK):
-            count = min(BANK, total - token)
-            psum = nl.ndarray(((stop - start) * dim, count), dtype=nl.float32, buffer=nl.psum)
-            contract(
-                psum,
+        size = (stop - start) * dim
+        slot = start // packed
+        for token in range(0, total, WIDE):
+            parts = psum_parts(size, min(WIDE, total - token))
+            contract_parts(
+                parts,
                 slab[:, :, start * dim : stop * dim],
-                columns[:, :, token : token + count],
+                split_free(columns, token, min(WIDE, total - token)),
                 width,
             )
-            for head in range(start, stop):
-                low = (head - start) * dim
-                target = result[:, head, token : token + count]
+            low = token
+            for psum in parts:
+                high = low + psum.shape[1]
+                target = result[0:size, slot, low:high]
                 if bias_columns == None:
-                    nisa.tensor_copy(dst=target, src=psum[low : low + dim, :])
+                    nisa.tensor_copy(dst=target, src=psum)
                 else:
-                    chunk = start // packed
                     nisa.tensor_scalar(
                         dst=target,
-                        data=psum[low : low + dim, :],
+                        data=psum,
                         op0=nl.add,
-                        operand0=bias_columns[low : low + dim, chunk : chunk + 1],
+                        operand0=bias_columns[0:size, slot : slot + 1],
                     )
-    return result
+                low = high
+    return Heads(result, heads, dim)
 
 
 def project_values(columns, length, weight, bias, first, heads, dim):
