@@ -92,13 +92,14 @@ def attend_pass(out, image, first, count, q, k, v, scale, q_view, k_view, v_view
         store_heads(out, image, start, size, first, rows)
 
 
-def attend(units, scale, selector):
+def attend(units, scale, selector, then=None):
     """Attention of some units: an image, or a block of its queries that fits a PSUM bank.
 
     units: list of (dst, queries, keys, values). dst: SBUF rows [128, query tiles, heads, d];
     queries, keys: `Heads` of Sq <= 512 and Sk tokens; values: rows [128, key tiles, heads, d + 1]
     with ones in the last column. scale: float; selector:
-    `shift_selector` of as many heads.
+    `shift_selector` of as many heads. then: None, or an object whose `push` is called with the index
+    of a unit some time after its last result has been issued.
 
     The three steps of a unit wait for VectorE and ScalarE, so the tensor engine is given the
     maxima of the next unit before the numerators of this one, and the product with the values one
@@ -121,7 +122,11 @@ def attend(units, scale, selector):
             previous = Weighted(units[index], numerators.values, first, last)
         if following != None:
             shift = following.shift_rows()
+        if then != None and index > 0:
+            then.push(index - 1)
     interleave(previous, None, None)
+    if then != None:
+        then.push(len(units) - 1)
 
 
 def interleave(first, second, third):
@@ -431,12 +436,14 @@ class Weighted(nl.NKIObject):
                 )
         inverse = nl.ndarray((count, stop - start, 1), dtype=nl.float32, buffer=nl.sbuf)
         nisa.reciprocal(dst=inverse, data=psum[:, :, dim : dim + 1])
-        nisa.tensor_tensor(
-            dst=self.dst[0:count, tile, start:stop, :],
-            data1=psum[:, :, 0:dim],
-            data2=inverse.broadcast(2, dim),
-            op=nl.multiply,
-        )
+        # VectorE is busy with the maxima of the next unit.
+        for head in range(start, stop):
+            nisa.activation(
+                dst=self.dst[0:count, tile, head, :],
+                op=nl.copy,
+                data=psum[:, head - start, 0:dim],
+                scale=inverse[:, head - start, :],
+            )
 
 
 def token_major(tensor, view, image, low, high, first, count):

@@ -119,7 +119,7 @@ def transpose_rows(dst, rows, weight, bias):
         nisa.nc_transpose(dst=psum, data=rows[:, first : first + size])
         target = dst[0:size, chunk, :]
         if weight == None and bias == None:
-            nisa.tensor_copy(dst=target, src=psum)
+            nisa.tensor_copy(dst=target, src=psum, engine=nisa.engine.scalar)
         else:
             nisa.activation(
                 dst=target,

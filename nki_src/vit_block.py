@@ -142,7 +142,7 @@ def transform_group(
     A function of its own, so that a group's tiles are gone when the next group begins.
     """
     qkv_weight, qkv_bias, heads, dim, heads_pass, scale, selectors = attention
-    rows = attention_rows(
+    attended = attention_columns(
         norm_columns(x, first, count, norm1),
         length,
         qkv_weight,
@@ -153,7 +153,6 @@ def transform_group(
         scale,
         selectors,
     )
-    attended = image_columns(rows, length, count)
     for start in range(0, count, block):
         size = min(block, count - start)
         store_tiles(
@@ -298,30 +297,36 @@ def residual_rows(x, first, count, bias):
     return residual
 
 
-def attention_rows(columns, length, weight, bias, heads, dim, heads_pass, scale, selectors):
-    """Attention of the images of a group, from norm1 columns to SBUF rows.
+def attention_columns(columns, length, weight, bias, heads, dim, heads_pass, scale, selectors):
+    """Attention of the images of a group, from norm1 columns to columns of the heads' results.
 
     columns: SBUF [128, chunks of width, images * length]; weight: HBM [width, 3 * heads * dim];
-    bias: HBM [3 * heads * dim] or None. Returns rows [128, images * query tiles, heads * dim]; each
-    image starts a tile of its own.
+    bias: HBM [3 * heads * dim] or None. Returns columns [128, chunks of heads * dim, images * length].
     """
     total = columns.shape[2]
     embed = heads * dim
     tiles = ceil_div(length, PARTITIONS)
     images = total // length
     rows = nl.ndarray((PARTITIONS, images * tiles, embed), dtype=columns.dtype, buffer=nl.sbuf)
+    block = query_block(length, length, dtype_bytes(columns.dtype))
+    attended = ImageColumns(rows, length, total, block)
     for first in range(0, heads, heads_pass):
         count = min(heads_pass, heads - first)
         target = rows[:, :, first * dim : (first + count) * dim].reshape_dim(2, (count, dim))
         selector = selectors[0] if count == heads_pass else selectors[1]
-        attend_images(target, columns, length, weight, bias, first * dim, embed, scale, selector)
-    return rows
+        last = first + count == heads
+        then = attended if last else None
+        attend_images(
+            target, columns, length, weight, bias, first * dim, embed, scale, selector, then
+        )
+    return attended.columns
 
 
-def attend_images(dst, columns, length, weight, bias, first, embed, scale, selector):
+def attend_images(dst, columns, length, weight, bias, first, embed, scale, selector, then):
     """Some heads of all images of a group: rows dst [128, images * query tiles, heads, d].
 
-    first: the first column of these heads in each of the three parts of the QKV weight.
+    first: the first column of these heads in each of the three parts of the QKV weight. then: what
+    takes the finished units, or None.
     """
     heads, dim = dst.shape[2], dst.shape[3]
     tiles = ceil_div(length, PARTITIONS)
@@ -344,28 +349,38 @@ def attend_images(dst, columns, length, weight, bias, first, embed, scale, selec
                     values[:, tile : tile + tiles, :, :],
                 )
             )
-    attend(units, scale, selector)
+    attend(units, scale, selector, then)
 
 
-def image_columns(rows, length, count):
-    """Rows in which each image starts a tile -> columns [128, chunks, count], images packed."""
-    width = rows.shape[2]
-    tiles = ceil_div(length, PARTITIONS)
-    columns = nl.ndarray(
-        (PARTITIONS, ceil_div(width, PARTITIONS), count), dtype=rows.dtype, buffer=nl.sbuf
-    )
-    for image in range(count // length):
-        for tile in range(tiles):
-            low = tile * PARTITIONS
-            size = min(PARTITIONS, length - low)
-            token = image * length + low
+class ImageColumns(nl.NKIObject):
+    """Output rows of attention, in which each image starts a tile, as columns with images packed.
+
+    `push` turns the tiles of one unit of attention: columns [128, chunks, count].
+    """
+
+    def __init__(self, rows, length, count, block):
+        self.rows = rows
+        self.length = length
+        self.block = block
+        self.tiles = ceil_div(length, PARTITIONS)
+        self.columns = nl.ndarray(
+            (PARTITIONS, ceil_div(rows.shape[2], PARTITIONS), count),
+            dtype=rows.dtype,
+            buffer=nl.sbuf,
+        )
+
+    def push(self, unit):
+        """Unit `unit` of its image's blocks of queries is complete."""
+        blocks = ceil_div(self.length, self.block)
+        image = unit // blocks
+        start = unit % blocks * self.block
+        for low in range(start, min(start + self.block, self.length), PARTITIONS):
+            size = min(PARTITIONS, self.length - low)
+            token = image * self.length + low
+            tile = image * self.tiles + low // PARTITIONS
             transpose_rows(
-                columns[:, :, token : token + size],
-                rows[0:size, image * tiles + tile, :],
-                None,
-                None,
+                self.columns[:, :, token : token + size], self.rows[0:size, tile, :], None, None
             )
-    return columns
 
 
 def project_heads(columns, weight, bias, first, heads, dim):
