@@ -106,9 +106,9 @@ def attend(units, scale, selector, then=None):
     step of heads late.
     """
     previous = None
-    maxima = Maxima(units[0], scale)
-    interleave(maxima, None, None)
-    shift = maxima.shift_rows()
+    following = Maxima(units[0], scale)
+    interleave(following, None, None)
+    shift = following.shift_rows()
     for index in range(len(units)):
         following = None
         if index + 1 < len(units):
@@ -359,9 +359,7 @@ class Numerators(nl.NKIObject):
         count = min(PARTITIONS, self.keys.length() - low)
         slots = self.selector.shape[2]
         part = self.selector.shape[0] // queries.packed
-        psum = nl.ndarray(
-            (count, stop - start, queries.length()), dtype=nl.float32, buffer=nl.psum
-        )
+        psum = nl.ndarray((count, stop - start, queries.length()), dtype=nl.float32, buffer=nl.psum)
         for head in range(start, stop):
             position, size = row_tile(queries.packed, queries.dim, head)
             nisa.nc_matmul(
@@ -428,9 +426,7 @@ class Weighted(nl.NKIObject):
                 size = min(PARTITIONS, self.k_len - block * PARTITIONS)
                 nisa.nc_matmul(
                     dst=psum[:, head - start, :],
-                    stationary=self.numerators[
-                        0:size, block, head - self.first, low : low + count
-                    ],
+                    stationary=self.numerators[0:size, block, head - self.first, low : low + count],
                     moving=self.values[0:size, block, head, :],
                     accumulate=(block > 0),
                 )

@@ -34,6 +34,9 @@ SCORES_BYTES = 32 * 1024
 # Columns of a row tile that the norms load and store at once. Our choice.
 NORM_BLOCK = 2048
 
+# Row tiles whose norms `vit_block` has in flight: one in each of the steps of `NormColumns`.
+NORM_FLIGHT = 4
+
 # Tokens that one group of images of `vit_block` aims for: enough to stream each weight slab once
 # for several images. Our choice.
 GROUP_TOKENS = 1024
@@ -145,15 +148,37 @@ def scores_heads(heads, q_len, k_len, item):
     return max(1, min(heads, SCORES_BYTES // one))
 
 
-def attend_bytes(heads, q_len, k_len, item):
-    """`attend` for `heads` heads: numerators, shift rows, selector and identity, and the maxima of
-    a tile of queries. While there are more heads, the next numerators are made as the last are
-    used."""
+def head_slots(heads, head_dim):
+    """Columns a token that queries or keys of some heads take: heads share partitions."""
+    return ceil_div(heads, heads_per_chunk(head_dim))
+
+
+def shift_rows(heads, head_dim):
+    """Partitions of the rows that are subtracted from the scores of some heads (attention.py)."""
+    packed = heads_per_chunk(head_dim)
+    return 2 * heads if packed == 1 else packed * head_dim
+
+
+def attend_bytes(units, heads, q_len, k_len, head_dim, item):
+    """`attend` for `heads` heads of some units: numerators, shift rows, the selectors (of a full
+    and of a short pass) with their identities, the maxima of all query tiles of a unit and the
+    shift pairs made of them, inverse denominators.
+
+    With more than one unit or step of heads, numerators are made while the last are used; with
+    more than one unit, so are the shift rows.
+    """
     block = query_block(q_len, k_len, item)
     one = ceil_div(k_len, PARTITIONS) * block * item
-    numerators = min(heads * one, 2 * max(SCORES_BYTES, one))
-    maxima = heads * (ceil_div(k_len, BANK) + 1) * 4
-    return numerators + block * item + 12 * heads * item + maxima + 2 * BANK
+    numerators = min(heads * one, max(SCORES_BYTES, one))
+    shift = block * item
+    if units > 1 or heads > scores_heads(heads, q_len, k_len, item):
+        numerators = 2 * numerators
+    if units > 1:
+        shift = 2 * shift
+    rows = shift_rows(heads, head_dim)
+    columns = head_slots(heads, head_dim) * heads_per_chunk(head_dim)
+    maxima = columns * (ceil_div(block, PARTITIONS) * ceil_div(k_len, BANK) + 2) * 4
+    return numerators + shift + 2 * (columns + 2 * rows) * item + maxima + BANK
 
 
 def value_bytes(heads, length, head_dim, item):
@@ -164,12 +189,14 @@ def value_bytes(heads, length, head_dim, item):
 def attention_bytes(heads, q_len, k_len, head_dim, item):
     """`attention` for a pass of heads: query and key columns, value rows, output rows (two blocks,
     one on its way out), and the larger of a loaded row tile and `attend`."""
-    operands = heads * (q_len + k_len) * item + value_bytes(heads, k_len, head_dim, item)
+    operands = head_slots(heads, head_dim) * (q_len + k_len) * item
+    operands = operands + value_bytes(heads, k_len, head_dim, item)
     block = query_block(q_len, k_len, item)
     tiles = ceil_div(block, PARTITIONS)
     row = heads * head_dim * item
     blocks = min(2, ceil_div(q_len, block))
-    return operands + blocks * tiles * row + max(row, attend_bytes(heads, q_len, k_len, item))
+    attend = attend_bytes(1, heads, q_len, k_len, head_dim, item)
+    return operands + blocks * tiles * row + max(2 * row, attend)
 
 
 def attention_heads(heads, q_len, k_len, head_dim, item, available):
@@ -180,53 +207,73 @@ def attention_heads(heads, q_len, k_len, head_dim, item, available):
     return count
 
 
-def block_bytes(images, heads_pass, block, length, width, heads, head_dim, hidden, item):
+def block_bytes(images, heads_pass, block, flight, length, width, heads, head_dim, hidden, item):
     """Peak of `vit_block` for a group of images, a pass of heads and a block of tokens.
 
-    The phases follow one another (see vit_block.py); the peak is the largest of them.
+    The phases follow one another (see vit_block.py); the peak is the largest of them. flight: four
+    norm tiles and two units of attention exist at a time, and the columns of attention from the
+    start; otherwise one norm tile and one unit, and these columns when all heads are done.
     """
     embed = heads * head_dim
     total = images * length
     block = min(block, total)
-    row = 3 * width * (4 + 2 * item) + 8 * ceil_div(width, PARTITIONS)
+    tiles = ceil_div(block, PARTITIONS)
+    norm_tiles = NORM_FLIGHT if flight else 1
+    vectors = 8 * ceil_div(width, PARTITIONS)
     columns = ceil_div(width, PARTITIONS) * total * item
+    norm = columns + norm_tiles * width * (4 + 2 * item) + vectors
     rows = images * ceil_div(length, PARTITIONS) * embed * item
-    operands = 2 * heads_pass * total * item
+    attended = ceil_div(embed, PARTITIONS) * total * item
+    units = images * ceil_div(length, query_block(length, length, item)) if flight else 1
+    operands = 2 * head_slots(heads_pass, head_dim) * total * item
     operands = operands + images * value_bytes(heads_pass, length, head_dim, item)
     pass_width = heads_pass * head_dim * item
     weights = ceil_div(width, PARTITIONS) * pass_width + pass_width + BANK * item
-    attend = (
-        columns + rows + operands + max(weights, attend_bytes(heads_pass, length, length, item))
-    )
-    attended = ceil_div(embed, PARTITIONS) * total * item
-    stream = ceil_div(block, PARTITIONS) * width * 4
-    merge = stream + slab_bytes(embed, width, item, False) + 2 * width * item + BANK * 8
-    finish = stream + row + mlp_bytes(block, width, hidden, width, item, False)
-    return max(columns + row, attend, rows + attended, rows + attended + max(merge, finish))
+    scratch = attend_bytes(units, heads_pass, length, length, head_dim, item)
+    attend = columns + rows + operands + max(weights, scratch)
+    if flight:
+        norm = norm + attended
+        attend = attend + attended
+    stream = tiles * width * 4
+    normed = ceil_div(width, PARTITIONS) * block * item + norm_tiles * width * (4 + item) + vectors
+    project = slab_bytes(embed, width, item, False) + 2 * width * item + BANK * 8
+    merge = stream + max(3 * width * item, normed + project)
+    finish = stream + mlp_bytes(block, width, hidden, width, item, False)
+    return max(norm, attend, rows + attended, attended + max(merge, finish))
 
 
 def vit_block_plan(batch, length, width, heads, head_dim, hidden, item, available):
-    """(images a group, heads a pass, tokens a block) that fit `available`; (0, 0, 0) if none.
+    """(images a group, heads a pass, tokens a block, flight) that fit `available`; images is 0 if
+    none do.
 
-    Prefers whole groups of about GROUP_TOKENS tokens, then as many heads as possible.
+    Prefers whole groups of about GROUP_TOKENS tokens, then work in flight (see `block_bytes`), then
+    large blocks, then as many heads as possible.
     """
     images = max(1, min(batch, GROUP_TOKENS // length))
     while images > 0:
-        block = ceil_div(images * length, PARTITIONS) * PARTITIONS
-        while block > 0:
-            heads_pass = min(heads, HEADS_PER_PASS_MAX)
-            while heads_pass > 0:
-                if (
-                    block_bytes(
-                        images, heads_pass, block, length, width, heads, head_dim, hidden, item
+        for flight in (True, False):
+            block = ceil_div(images * length, PARTITIONS) * PARTITIONS
+            while block > 0:
+                heads_pass = min(heads, HEADS_PER_PASS_MAX)
+                while heads_pass > 0:
+                    needed = block_bytes(
+                        images,
+                        heads_pass,
+                        block,
+                        flight,
+                        length,
+                        width,
+                        heads,
+                        head_dim,
+                        hidden,
+                        item,
                     )
-                    <= available
-                ):
-                    return images, heads_pass, block
-                heads_pass = heads_pass - 1
-            block = block - PARTITIONS
+                    if needed <= available:
+                        return images, heads_pass, block, flight
+                    heads_pass = heads_pass - 1
+                block = block - PARTITIONS
         images = images - 1
-    return 0, 0, 0
+    return 0, 0, 0, False
 
 
 # ---------------------------------------------------------------------------------------------
@@ -303,6 +350,6 @@ def vit_block(batch, tokens, width, heads, head_dim, hidden, dtype_name, target)
             return found
     item = DTYPE_BYTES[dtype_name]
     smallest = block_bytes(
-        1, 1, min(tokens, PARTITIONS), tokens, width, heads, head_dim, hidden, item
+        1, 1, min(tokens, PARTITIONS), False, tokens, width, heads, head_dim, hidden, item
     )
     return fits("vit_block", smallest, target)

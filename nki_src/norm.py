@@ -67,7 +67,10 @@ def norm_tile(y, total, x, residual, first, last, weight, bias, eps, norm):
     """HBM rows [first, last) of x (and residual) -> the same rows of y (and total)."""
     rows = load_sum(x, residual, total, first, last)
     out = nl.ndarray(rows.shape, dtype=x.dtype, buffer=nl.sbuf)
-    normalize_rows(out, rows, weight, bias, eps, norm)
+    tile = NormTile(out, rows, rows, weight, bias, eps, norm)
+    tile.sum()
+    tile.spread()
+    tile.scale()
     nisa.dma_copy(dst=y[first:last, :], src=out)
 
 
@@ -91,26 +94,19 @@ def load_sum(x, residual, total, first, last):
     return rows
 
 
-def normalize_rows(dst, rows, weight, bias, eps, norm):
-    """dst = norm(rows) * weight + bias for SBUF rows [count, width], all of one tile at once.
-
-    dst, rows: any float dtype; the result is rounded once. weight, bias: rows [128, width] of any
-    float dtype, or None. norm: "layer" or "rms".
-    """
-    tile = NormTile(dst, rows, weight, bias, eps, norm)
-    tile.sum()
-    tile.spread()
-    tile.scale()
-
-
 class NormTile(nl.NKIObject):
-    """The norm of one tile of rows in three steps, which alternate between engines.
+    """dst = norm(rows) * weight + bias for one tile, in three steps that alternate between engines.
 
     `sum` (VectorE), `spread` (ScalarE) and `scale` (VectorE). A kernel with several tiles issues
     the steps of neighbours side by side, so that no engine waits for the other.
+
+    dst, rows: SBUF [count, width] of any float dtype; the result is rounded once. values: float32
+    rows of the same shape for the centred input of a LayerNorm; `rows` itself if they may be
+    overwritten; not used by "rms". weight, bias: rows [128, width] of any float dtype, or None.
+    norm: "layer" or "rms".
     """
 
-    def __init__(self, dst, rows, weight, bias, eps, norm):
+    def __init__(self, dst, rows, values, weight, bias, eps, norm):
         self.dst = dst
         self.rows = rows
         self.weight = weight
@@ -120,10 +116,9 @@ class NormTile(nl.NKIObject):
         self.total = nl.ndarray((rows.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
         self.minus_mean = 0.0
         self.deviation = nl.ndarray((rows.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
-        self.values = rows
+        self.values = values if self.layer else rows
         if self.layer:
             self.minus_mean = nl.ndarray((rows.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
-            self.values = nl.ndarray(rows.shape, dtype=nl.float32, buffer=nl.sbuf)
 
     def sum(self):
         """The first mean of a LayerNorm."""

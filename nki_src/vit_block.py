@@ -91,7 +91,7 @@ def vit_block(
     hidden = fc1_weight.shape[1]
     dim = embed // num_heads
     item = dtype_bytes(x.dtype)
-    images, heads_pass, block = vit_block_plan(
+    images, heads_pass, block, flight = vit_block_plan(
         batch, length, width, num_heads, dim, hidden, item, available_bytes()
     )
     assert images > 0, f"vit_block: {length} tokens of width {width} do not fit on the chip"
@@ -113,6 +113,7 @@ def vit_block(
             min(images, end - image) * length,
             length,
             block,
+            flight,
             norm1,
             attention,
             projection,
@@ -130,6 +131,7 @@ def transform_group(
     count,
     length,
     block,
+    flight,
     norm1,
     attention,
     projection,
@@ -139,11 +141,16 @@ def transform_group(
 ):
     """The block for one group of images: HBM rows [first, first + count) of x -> the same of out.
 
-    A function of its own, so that a group's tiles are gone when the next group begins.
+    block: tokens that follow attention at a time. flight: False if SBUF holds one norm tile and
+    not the columns of attention before its passes are over (see `vit_block_plan`). A function of
+    its own, so that a group's tiles are gone when the next group begins.
     """
     qkv_weight, qkv_bias, heads, dim, heads_pass, scale, selectors = attention
-    attended = attention_columns(
-        norm_columns(x, first, count, norm1),
+    # Made first, so that what it leaves free is in one piece when the tiles before it are gone.
+    attended = ImageColumns(heads * dim, length, count, x.dtype, flight)
+    attend_group(
+        attended,
+        norm_columns(x, first, count, norm1, flight),
         length,
         qkv_weight,
         qkv_bias,
@@ -152,7 +159,9 @@ def transform_group(
         heads_pass,
         scale,
         selectors,
+        flight,
     )
+    attended = attended.finish()
     for start in range(0, count, block):
         size = min(block, count - start)
         store_tiles(
@@ -167,11 +176,12 @@ def transform_group(
                 norm2,
                 mlp_weights,
                 activation,
+                flight,
             ),
         )
 
 
-def finish_tokens(x, first, attended, projection, norm, mlp_weights, activation):
+def finish_tokens(x, first, attended, projection, norm, mlp_weights, activation, flight):
     """What follows attention, for a block of tokens -> SBUF rows [128, tiles, width] in x's dtype.
 
     attended: columns [128, chunks of heads * d, count] of HBM rows [first, first + count) of x.
@@ -183,7 +193,7 @@ def finish_tokens(x, first, attended, projection, norm, mlp_weights, activation)
     early = proj_bias if scale1 == None else None
     late = None if scale1 == None else proj_bias
     stream = residual_rows(x, first, count, early)
-    columns = NormColumns(stream.shape[2], count, x.dtype, norm)
+    columns = NormColumns(stream.shape[2], count, x.dtype, norm, flight)
     project_rows(
         stream,
         attended,
@@ -215,16 +225,18 @@ def finish_tokens(x, first, attended, projection, norm, mlp_weights, activation)
 class NormColumns(nl.NKIObject):
     """The norm of a sequence of row tiles, transposed to SBUF columns [128, chunks, count].
 
-    `push` takes the tiles in order; the steps of four neighbours are issued side by side (see
-    `NormTile`). `finish` ends it and returns the columns.
+    `push` takes the tiles in order. In flight, the steps of four neighbours (`NormTile` and the
+    transpose) are issued side by side; otherwise a tile is done with before the next one comes.
+    `finish` ends it and returns the columns.
     """
 
-    def __init__(self, width, count, dtype, norm):
+    def __init__(self, width, count, dtype, norm, flight):
         weight, bias, eps, kind = norm
         self.weight = load_columns(weight, 0, width, PARTITIONS)
         self.bias = load_columns(bias, 0, width, PARTITIONS)
         self.eps = eps
         self.kind = kind
+        self.flight = flight
         self.columns = nl.ndarray(
             (PARTITIONS, ceil_div(width, PARTITIONS), count), dtype=dtype, buffer=nl.sbuf
         )
@@ -234,12 +246,19 @@ class NormColumns(nl.NKIObject):
         self.done = 0
 
     def push(self, rows):
-        """The next tile: SBUF rows [<= 128, width] of any float dtype."""
-        tile = None
-        if rows != None:
-            normed = nl.ndarray(rows.shape, dtype=self.columns.dtype, buffer=nl.sbuf)
-            tile = NormTile(normed, rows, None, None, self.eps, self.kind)
-            tile.sum()
+        """The next tile: SBUF rows [<= 128, width] of any float dtype, which are not changed."""
+        normed = nl.ndarray(rows.shape, dtype=self.columns.dtype, buffer=nl.sbuf)
+        values = None
+        if self.kind == "layer":
+            values = nl.ndarray(rows.shape, dtype=nl.float32, buffer=nl.sbuf)
+        tile = NormTile(normed, rows, values, None, None, self.eps, self.kind)
+        tile.sum()
+        self.advance(tile)
+        if not self.flight:
+            self.finish()
+
+    def advance(self, tile):
+        """One step of each tile in flight; `tile`, or None, is the next to follow them."""
         if self.summed != None:
             self.summed.spread()
         if self.spread != None:
@@ -247,9 +266,7 @@ class NormColumns(nl.NKIObject):
         if self.scaled != None:
             low = self.done
             high = low + self.scaled.dst.shape[0]
-            transpose_rows(
-                self.columns[:, :, low:high], self.scaled.dst, self.weight, self.bias
-            )
+            transpose_rows(self.columns[:, :, low:high], self.scaled.dst, self.weight, self.bias)
             self.done = high
         self.scaled = self.spread
         self.spread = self.summed
@@ -258,14 +275,14 @@ class NormColumns(nl.NKIObject):
     def finish(self):
         """The columns, when every tile has been pushed."""
         for _ in range(3):
-            self.push(None)
+            self.advance(None)
         return self.columns
 
 
-def norm_columns(x, first, count, norm):
+def norm_columns(x, first, count, norm, flight):
     """norm of HBM rows [first, first + count) of x [tokens, width] -> columns in its dtype."""
     width = x.shape[1]
-    columns = NormColumns(width, count, x.dtype, norm)
+    columns = NormColumns(width, count, x.dtype, norm, flight)
     for low in range(0, count, PARTITIONS):
         size = min(PARTITIONS, count - low)
         columns.push(load_rows(x, first + low, size, width, x.dtype))
@@ -297,32 +314,33 @@ def residual_rows(x, first, count, bias):
     return residual
 
 
-def attention_columns(columns, length, weight, bias, heads, dim, heads_pass, scale, selectors):
-    """Attention of the images of a group, from norm1 columns to columns of the heads' results.
+def attend_group(
+    attended, columns, length, weight, bias, heads, dim, heads_pass, scale, selectors, flight
+):
+    """Attention of the images of a group, from norm1 columns to the rows of `attended`.
 
-    columns: SBUF [128, chunks of width, images * length]; weight: HBM [width, 3 * heads * dim];
-    bias: HBM [3 * heads * dim] or None. Returns columns [128, chunks of heads * dim, images * length].
+    attended: `ImageColumns`; columns: SBUF [128, chunks of width, images * length]; weight: HBM
+    [width, 3 * heads * dim]; bias: HBM [3 * heads * dim] or None. In flight, the last pass of heads
+    turns each unit's rows to columns as it ends; otherwise `attended.finish` does, when `columns`
+    is gone.
     """
-    total = columns.shape[2]
     embed = heads * dim
     tiles = ceil_div(length, PARTITIONS)
-    images = total // length
+    images = columns.shape[2] // length
     rows = nl.ndarray((PARTITIONS, images * tiles, embed), dtype=columns.dtype, buffer=nl.sbuf)
-    block = query_block(length, length, dtype_bytes(columns.dtype))
-    attended = ImageColumns(rows, length, total, block)
+    attended.rows = rows
     for first in range(0, heads, heads_pass):
         count = min(heads_pass, heads - first)
         target = rows[:, :, first * dim : (first + count) * dim].reshape_dim(2, (count, dim))
         selector = selectors[0] if count == heads_pass else selectors[1]
         last = first + count == heads
-        then = attended if last else None
+        then = attended if last and flight else None
         attend_images(
-            target, columns, length, weight, bias, first * dim, embed, scale, selector, then
+            target, columns, length, weight, bias, first * dim, embed, scale, selector, flight, then
         )
-    return attended.columns
 
 
-def attend_images(dst, columns, length, weight, bias, first, embed, scale, selector, then):
+def attend_images(dst, columns, length, weight, bias, first, embed, scale, selector, flight, then):
     """Some heads of all images of a group: rows dst [128, images * query tiles, heads, d].
 
     first: the first column of these heads in each of the three parts of the QKV weight. then: what
@@ -349,31 +367,53 @@ def attend_images(dst, columns, length, weight, bias, first, embed, scale, selec
                     values[:, tile : tile + tiles, :, :],
                 )
             )
-    attend(units, scale, selector, then)
+    if flight:
+        attend(units, scale, selector, then)
+    else:
+        for unit in units:
+            attend([unit], scale, selector)
 
 
 class ImageColumns(nl.NKIObject):
     """Output rows of attention, in which each image starts a tile, as columns with images packed.
 
-    `push` turns the tiles of one unit of attention: columns [128, chunks, count].
+    rows: SBUF [128, images * tiles, embed], set by who makes them; columns: [128, chunks of embed,
+    count], for `count` tokens. A unit is a block of queries of an image; `push` turns one as soon
+    as it is complete, if the columns exist from the start (`early`). `finish` returns the columns.
     """
 
-    def __init__(self, rows, length, count, block):
-        self.rows = rows
+    def __init__(self, embed, length, count, dtype, early):
+        self.rows = None
+        self.embed = embed
         self.length = length
-        self.block = block
+        self.count = count
+        self.dtype = dtype
+        self.block = query_block(length, length, dtype_bytes(dtype))
+        self.blocks = ceil_div(length, self.block)
         self.tiles = ceil_div(length, PARTITIONS)
+        self.columns = None
+        if early:
+            self.allocate()
+
+    def allocate(self):
+        """Make the columns."""
+        chunks = ceil_div(self.embed, PARTITIONS)
         self.columns = nl.ndarray(
-            (PARTITIONS, ceil_div(rows.shape[2], PARTITIONS), count),
-            dtype=rows.dtype,
-            buffer=nl.sbuf,
+            (PARTITIONS, chunks, self.count), dtype=self.dtype, buffer=nl.sbuf
         )
 
+    def finish(self):
+        """The columns, when attention is over: turns all units unless each has been pushed."""
+        if self.columns == None:
+            self.allocate()
+            for unit in range(self.count // self.length * self.blocks):
+                self.push(unit)
+        return self.columns
+
     def push(self, unit):
-        """Unit `unit` of its image's blocks of queries is complete."""
-        blocks = ceil_div(self.length, self.block)
-        image = unit // blocks
-        start = unit % blocks * self.block
+        """Unit `unit` of the group is complete."""
+        image = unit // self.blocks
+        start = unit % self.blocks * self.block
         for low in range(start, min(start + self.block, self.length), PARTITIONS):
             size = min(PARTITIONS, self.length - low)
             token = image * self.length + low

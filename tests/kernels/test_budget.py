@@ -131,7 +131,7 @@ def test_what_limits_allow_the_kernels_plan():
                 plan = limits.vit_block_plan(
                     1, tokens, width, heads, head_dim, 4 * width, item, available
                 )
-                assert ok == (plan != (0, 0, 0))
+                assert ok == (plan[0] > 0)
                 assert ok or (str(int(available)) in reason and remedy)
                 answers.add(ok)
     assert answers == {True, False}
