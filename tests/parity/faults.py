@@ -78,26 +78,27 @@ FAULTS = [
     # layer_norm and rms_norm
     Fault(
         "layer_norm", "eps forgotten", "norm.py",
-        "scale=1.0 / width, bias=eps)", "scale=1.0 / width, bias=0.0)", FAINT,
+        "bias=self.eps,", "bias=0.0,", FAINT,
     ),
     Fault(
         "layer_norm", "variance of a sample instead of the population", "norm.py",
-        "scale=1.0 / width, bias=eps)", "scale=1.0 / (width - 1), bias=eps)", NORM,
+        "scale=1.0 / self.rows.shape[1],", "scale=1.0 / (self.rows.shape[1] - 1),", NORM,
     ),
     Fault(
         "layer_norm", "bias dropped", "norm.py",
-        "scale_rows(dst, rows, nl.multiply, scale, nl.add, bias)",
-        "scale_rows(dst, rows, nl.multiply, scale, nl.add, None)", NORM,
+        "values, nl.multiply, self.deviation, nl.add, self.bias)",
+        "values, nl.multiply, self.deviation, nl.add, None)", NORM,
     ),
     Fault(
         "layer_norm", "weight dropped", "norm.py",
-        "scale_rows(rows, rows, nl.add, minus_mean, nl.multiply, weight)",
-        "scale_rows(rows, rows, nl.add, minus_mean, nl.multiply, None)", NORM,
+        "values, nl.add, self.minus_mean, nl.multiply, self.weight)",
+        "values, nl.add, self.minus_mean, nl.multiply, None)", NORM,
     ),
     Fault(
         "layer_norm", "mean of equal values left with its rounding", "norm.py",
-        "    nisa.tensor_scalar(dst=rest, data=total, op0=nl.multiply, operand0=-1.0 / width)",
-        "    nisa.tensor_scalar(dst=rest, data=total, op0=nl.multiply, operand0=0.0)", EQUAL,
+        "            self.accumulate(self.values, nl.copy, self.rows)\n            self.divide()\n",
+        "            self.accumulate(self.values, nl.copy, self.rows)\n"
+        "            nisa.memset(dst=self.minus_mean, value=0.0)\n", EQUAL,
     ),
     Fault(
         "layer_norm", "residual subtracted", "norm.py",
@@ -116,7 +117,7 @@ FAULTS = [
     ),
     Fault(
         "rms_norm", "eps forgotten", "norm.py",
-        "inverse_deviation(dst, rows, 0.0, eps)", "inverse_deviation(dst, rows, 0.0, 0.0)", FAINT,
+        "bias=self.eps,", "bias=0.0,", FAINT,
     ),
     Fault(
         "rms_norm", "mean subtracted", "norm.py",
@@ -124,8 +125,8 @@ FAULTS = [
     ),
     Fault(
         "rms_norm", "weight dropped", "norm.py",
-        "scale_rows(dst, rows, nl.multiply, scale, nl.multiply, weight)",
-        "scale_rows(dst, rows, nl.multiply, scale, nl.multiply, None)", NORM,
+        "values, nl.multiply, self.deviation, nl.multiply, self.weight)",
+        "values, nl.multiply, self.deviation, nl.multiply, None)", NORM,
     ),
     # linear
     Fault(
@@ -172,13 +173,13 @@ FAULTS = [
     ),
     Fault(
         "mlp", "first bias dropped", "tiles.py",
-        "bias=None if bias_columns == None else bias_columns[0:size, chunk : chunk + 1],",
-        "bias=None,", MLP, "bf16",
+        "bias_columns = load_columns(bias, 0, features, PARTITIONS)", "bias_columns = None",
+        MLP, "bf16",
     ),
     Fault(
         "mlp", "first bias of the first chunk used for all", "tiles.py",
-        "bias_columns[0:size, chunk : chunk + 1],\n                )",
-        "bias_columns[0:size, 0:1],\n                )", MLP, "bf16",
+        "else bias_columns[0:size, chunk : chunk + 1],", "else bias_columns[0:size, 0:1],",
+        MLP, "bf16",
     ),
     Fault(
         "mlp", "second bias dropped", "mlp.py",
@@ -193,25 +194,25 @@ FAULTS = [
     # attention
     Fault(
         "attention", "scale forgotten", "attention.py",
-        "scale=scale,\n            )", "scale=1.0,\n            )", ATTENTION, "bf16",
+        "scale=self.scale,", "scale=1.0,", ATTENTION, "bf16",
     ),
     Fault(
         "attention", "scale one per cent off", "attention.py",
-        "scale=scale,\n            )", "scale=1.01 * scale,\n            )", ATTENTION,
+        "scale=self.scale,", "scale=1.01 * self.scale,", ATTENTION,
     ),
     Fault(
         "attention", "last key missing from the product with the values", "attention.py",
-        "size = min(PARTITIONS, k_len - tile * PARTITIONS)",
-        "size = min(PARTITIONS, k_len - 1 - tile * PARTITIONS)", ATTENTION, "bf16",
+        "size = min(PARTITIONS, self.k_len - block * PARTITIONS)",
+        "size = min(PARTITIONS, self.k_len - 1 - block * PARTITIONS)", ATTENTION, "bf16",
     ),
     Fault(
         "attention", "one key beyond the last", "attention.py",
-        "size = min(PARTITIONS, k_len - tile * PARTITIONS)",
-        "size = min(PARTITIONS, k_len + 1 - tile * PARTITIONS)", ATTENTION, "bf16",
+        "size = min(PARTITIONS, self.k_len - block * PARTITIONS)",
+        "size = min(PARTITIONS, self.k_len + 1 - block * PARTITIONS)", ATTENTION, "bf16",
     ),
     Fault(
         "attention", "first key tile overwritten", "attention.py",
-        "accumulate=(tile > 0),", "accumulate=False,", ATTENTION, "bf16",
+        "accumulate=(block > 0),", "accumulate=False,", ATTENTION, "bf16",
     ),
     Fault(
         "attention", "maximum not subtracted", "attention.py",
@@ -219,7 +220,7 @@ FAULTS = [
     ),
     Fault(
         "attention", "maximum of the first 512 keys only", "attention.py",
-        "    if blocks == 1:\n", "    if blocks > 0:\n", SCORES,
+        "if self.blocks == 1:\n", "if self.blocks > 0:\n", SCORES,
     ),
     Fault(
         "attention", "denominator doubled", "attention.py",
@@ -227,7 +228,7 @@ FAULTS = [
     ),
     Fault(
         "attention", "values of the first head for all", "attention.py",
-        "moving=values[0:size, tile, first + head, :],", "moving=values[0:size, tile, first, :],",
+        "moving=self.values[0:size, block, head, :],", "moving=self.values[0:size, block, 0, :],",
         ATTENTION, "bf16",
     ),
     Fault(
@@ -253,8 +254,7 @@ FAULTS = [
     # vit_block
     Fault(
         "vit_block", "first residual dropped", "vit_block.py",
-        'proj_weight, "in_out", proj_bias, scale1, stream',
-        'proj_weight, "in_out", proj_bias, scale1, None', BLOCK, "bf16",
+        "        scale1,\n        stream,\n", "        scale1,\n        None,\n", BLOCK, "bf16",
     ),
     Fault(
         "vit_block", "second residual dropped", "vit_block.py",
@@ -262,11 +262,16 @@ FAULTS = [
     ),
     Fault(
         "vit_block", "first LayerScale dropped", "vit_block.py",
-        "proj_bias, scale1, stream", "proj_bias, None, stream", BLOCK, "bf16",
+        "        scale1,\n        stream,\n", "        None,\n        stream,\n", BLOCK, "bf16",
     ),
     Fault(
         "vit_block", "second LayerScale dropped", "vit_block.py",
         "        scale2,\n        stream,\n", "        None,\n        stream,\n", BLOCK, "bf16",
+    ),
+    Fault(
+        "vit_block", "projection bias without LayerScale dropped", "vit_block.py",
+        "early = proj_bias if scale1 == None else None", "early = None",
+        dict(BLOCK, layer_scale=False), "bf16",
     ),
     Fault(
         "vit_block", "first norm's parameters in the second norm", "vit_block.py",
@@ -286,8 +291,8 @@ FAULTS = [
     ),
     Fault(
         "vit_block", "bias of the norms dropped", "vit_block.py",
-        "transpose_rows(dst, normed, weight, bias)", "transpose_rows(dst, normed, weight, None)",
-        BLOCK, "bf16",
+        "self.scaled.dst, self.weight, self.bias)", "self.scaled.dst, self.weight, None)", BLOCK,
+        "bf16",
     ),
     Fault(
         "vit_block", "queries used as keys", "vit_block.py",
@@ -311,11 +316,11 @@ FAULTS = [
     ),
     Fault(
         "vit_block", "keys of the first image for all", "vit_block.py",
-        "keys[:, :, token : token + length]", "keys[:, :, 0:length]", BLOCK, "bf16",
+        "keys.tokens(token, token + length)", "keys.tokens(0, length)", BLOCK, "bf16",
     ),
     Fault(
         "vit_block", "last key ignored", "vit_block.py",
-        "keys[:, :, token : token + length]", "keys[:, :, token : token + length - 1]",
+        "keys.tokens(token, token + length)", "keys.tokens(token, token + length - 1)",
         dict(BLOCK, tokens=50), "bf16",
     ),
     Fault(
