@@ -2,27 +2,36 @@
 
 Layout, for one image and a pass of heads (d = head size):
 
-    queries, keys   columns  [d, heads, tokens]                d on partitions
+    queries, keys   `Heads`  [packed * d, slots, tokens]       `packed` heads on 128 partitions
     values          rows     [128, key tiles, heads, d + 1]    last column is ones
     numerators      P^T      [128 keys, key tiles, heads, queries]
-    output          rows     [128 queries, heads, d]
+    output          rows     [128 queries, query tiles, heads, d]
 
-1. Row maxima. Scores with queries on partitions, `Q K^T`, reduced by VectorE straight from PSUM.
-2. Numerators. Scores with keys on partitions, `K Q^T`, are already the stationary operand of the
+A head size that is a multiple of 32 puts 128 // d heads on the partitions (two of 64). Their
+products with d contraction rows are row tiles of the tensor engine, which it works on side by side.
+
+1. `Maxima`. Scores with queries on partitions, `Q K^T`, reduced by VectorE straight from PSUM.
+2. `Numerators`. Scores with keys on partitions, `K Q^T`, are already the stationary operand of the
    product with V, so P is never transposed. A query's maximum then lies along the free axis, where
-   no engine can subtract it for free; the tensor engine does: one more row pair a head is
-   contracted into the same PSUM group (see `shift_rows`). ScalarE evicts exp(scale * x).
-3. Output. The column of ones makes the denominators one more output column; VectorE divides while
-   it evicts.
+   no engine can subtract it for free; the tensor engine does: two more rows a head are contracted
+   into the same PSUM group (see `Maxima.shift_rows`), in the row tile of the head. ScalarE evicts
+   exp(scale * x).
+3. `Weighted`. The column of ones makes the denominators one more output column; VectorE inverts
+   them, and ScalarE multiplies while it evicts, since VectorE is the busier of the two.
+
+The steps of a unit (an image, or a block of its queries) wait for each other, so `attend` issues
+the numerators of some heads together with the weighted values of the heads before and the maxima
+of the next unit: the tensor engine always has work whose operands are ready.
 
 Keys beyond the sequence never exist: the last tile is short, no mask is involved, and whatever
 lies behind the tensor in HBM is not read. The maximum is exact; logits up to 1e6 are safe in every
-dtype (scores before scaling up to 1e8 in float16). A query or key that is NaN or infinite makes its
-position NaN in all heads of the pass, not only in its own.
+dtype (scores before scaling up to 1e8 in float16). A query that is NaN or infinite makes its
+position NaN, and such a key every position, not only in its own head h but in all heads of the pass
+with the same h % packed.
 
-Tensor engine cycles for S queries and keys: about 3 S a tile of 128 keys (maxima, scores, shift)
-plus (d + 1) a tile pair. ScalarE evicts S^2 / 128 numerators a head, VectorE reduces as many
-scores. SBUF: `limits.attention_bytes`.
+Tensor engine cycles a head for S queries and keys: about 3 S / packed a tile of 128 keys (maxima,
+scores, shift) plus (d + 1) a tile pair. ScalarE evicts S^2 / 128 numerators a head, VectorE reduces
+as many scores. SBUF: `limits.attention_bytes`.
 """
 
 import nki
@@ -97,13 +106,12 @@ def attend(units, scale, selector, then=None):
 
     units: list of (dst, queries, keys, values). dst: SBUF rows [128, query tiles, heads, d];
     queries, keys: `Heads` of Sq <= 512 and Sk tokens; values: rows [128, key tiles, heads, d + 1]
-    with ones in the last column. scale: float; selector:
-    `shift_selector` of as many heads. then: None, or an object whose `push` is called with the index
-    of a unit some time after its last result has been issued.
+    with ones in the last column. All units have the same heads. scale: float; selector:
+    `shift_selector` of as many heads. then: None, or an object whose `push` is called with the
+    index of each unit, in order, some time after its last result has been issued.
 
-    The three steps of a unit wait for VectorE and ScalarE, so the tensor engine is given the
-    maxima of the next unit before the numerators of this one, and the product with the values one
-    step of heads late.
+    `Numerators` of a step of heads go along with `Weighted` of the step before, and those of the
+    last heads of a unit also with `Maxima` of the next unit.
     """
     previous = None
     following = Maxima(units[0], scale)
@@ -130,7 +138,10 @@ def attend(units, scale, selector, then=None):
 
 
 def interleave(first, second, third):
-    """Issue the steps of up to three pieces of work side by side, each in its own order."""
+    """Issue all steps of `first`, and spread over them all steps of `second` and `third`, if any.
+
+    Each is an object with `steps` and `step(index)`; its steps are issued in order.
+    """
     count = first.steps
     done = [0, 0]
     others = [second, third]
@@ -200,8 +211,12 @@ def shift_selectors(heads, step, dim, dtype):
 
 
 def shift_layout(heads, dim):
-    """(rows, slots) of the shift of some heads: heads that share partitions with head h of Q have
-    their rows at its partitions, `slots` highs and then as many lows."""
+    """(rows, slots) of the shift of some heads.
+
+    The shift of a head is contracted in the row tile of its scores, so its two rows lie on the
+    partitions of the head: from (h % packed) * d on, a high for each slot and then as many lows.
+    Without packing there are 2 * heads rows from partition 0 on.
+    """
     packed = heads_per_chunk(dim)
     slots = ceil_div(heads, packed)
     return (2 * heads if packed == 1 else packed * dim), slots
@@ -211,8 +226,8 @@ def shift_selector(heads, dim, dtype):
     """[rows, packed, slots]: the column of a head holds SHIFT_STEP in the row of its high part and
     1 in the row of its low part, else 0.
 
-    A column, repeated along the free axis, is the stationary operand that adds
-    SHIFT_STEP * high + low of its head, and nothing of the other heads, to every key.
+    rows: see `shift_layout`. A column, repeated along the free axis, is the stationary operand that
+    adds SHIFT_STEP * high + low of its head, and nothing of the other heads, to every key.
     """
     packed = heads_per_chunk(dim)
     rows, slots = shift_layout(heads, dim)
@@ -232,8 +247,11 @@ def shift_selector(heads, dim, dtype):
 class Maxima(nl.NKIObject):
     """Row maxima of a unit: the largest score of each query, which is subtracted in the exponent.
 
-    A step reduces the scores of one tile of queries and as many heads as share a PSUM bank. The
-    scores are not scaled yet, so for a negative scale it is the smallest that is wanted.
+    A step reduces the scores of one tile of queries with at most 512 keys, and of as many heads as
+    share a PSUM bank. The scores are not scaled yet, so for a negative scale it is the smallest
+    that is wanted.
+
+    partial: for each tile of queries, SBUF float32 [queries, slots * packed, blocks of keys].
     """
 
     def __init__(self, unit, scale):
@@ -282,7 +300,7 @@ class Maxima(nl.NKIObject):
         nisa.tensor_reduce(dst=partial[:, first:last, block], op=self.extreme, data=psum, axis=2)
 
     def largest(self, tile):
-        """float32 [queries, packed * slots] of one tile, a column a head."""
+        """float32 [queries, slots * packed] of one tile, a column a head."""
         partial = self.partial[tile]
         if self.blocks == 1:
             return partial[:, :, 0]
@@ -293,7 +311,8 @@ class Maxima(nl.NKIObject):
     def shift_rows(self):
         """Minus the maxima as rows [rows, Sq] (see `shift_layout`), when all steps are done.
 
-        The maxima are a column a head; the tensor engine turns those of all heads at once.
+        The maxima of a tile are a column a head; the tensor engine turns those of all heads at
+        once, and VectorE evicts them.
         """
         queries = self.queries
         dtype = queries.columns.dtype
@@ -326,6 +345,7 @@ class Maxima(nl.NKIObject):
 class Numerators(nl.NKIObject):
     """exp(scale * (score - largest)) of heads [first, last) of a unit, keys on partitions.
 
+    unit: see `attend`; shift, selector: of all its heads (`Maxima.shift_rows`, `shift_selector`).
     values: SBUF [128 keys, key tiles, heads, Sq]. A step does one tile of keys and as many heads
     as share a PSUM bank.
     """
@@ -395,7 +415,8 @@ class Numerators(nl.NKIObject):
 class Weighted(nl.NKIObject):
     """dst[q, h, :] = sum_k P[q, k] V[k, :] / sum_k P[q, k] for heads [first, last) of a unit.
 
-    A step does one tile of queries and as many heads as share a PSUM bank.
+    numerators: P^T of these heads, `Numerators.values`. A step does one tile of queries and as many
+    heads as share a PSUM bank.
     """
 
     def __init__(self, unit, numerators, first, last):
@@ -432,7 +453,7 @@ class Weighted(nl.NKIObject):
                 )
         inverse = nl.ndarray((count, stop - start, 1), dtype=nl.float32, buffer=nl.sbuf)
         nisa.reciprocal(dst=inverse, data=psum[:, :, dim : dim + 1])
-        # VectorE is busy with the maxima of the next unit.
+        # On ScalarE, because VectorE is busy with the maxima of the next unit.
         for head in range(start, stop):
             nisa.activation(
                 dst=self.dst[0:count, tile, head, :],

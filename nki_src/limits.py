@@ -45,7 +45,7 @@ DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 HEAD_SIZE_MAX = PARTITIONS
 
-# Query tiles carry two shift rows a head on the partition axis (see attention.py).
+# The shift of a head takes two of the 128 partitions (see attention.py).
 HEADS_PER_PASS_MAX = PARTITIONS // 2
 
 SEQUENCE_MAX = 4096

@@ -5,16 +5,18 @@
 
 Layout: 128 tokens a tile, a token a partition; statistics run along the free axis.
 
-Engines for one tile of width D: VectorE D (sum), ScalarE D (centre and sum again), ScalarE D
-(square and sum), VectorE D or 2 D (scale, weight and bias); DMA one read of each input and one
-write of each output.
+Engines for one tile of width D, the steps of `NormTile`: VectorE D (load or add as float32), D
+(sum); ScalarE D (centre and sum again), D (square and sum); VectorE D or 2 D (scale, weight and
+bias). DMA: one read of each input and one write of each output. An RMSNorm has no centring. The
+kernels of this file work on one tile at a time; vit_block.py has the steps of several in flight.
 
 LayerNorm centres twice. The first mean of large or equal values is off by rounding, and with the
 eps of 1e-12 that ViT uses, a variance of zero would turn that rounding into visible output. After
 one centring the values are small, so the second mean and the variance are exact enough for any
 input.
 
-SBUF: one float32 row, one row in the output dtype, weight and bias rows: `limits.norm_bytes`.
+SBUF: one float32 row, centred in place, one row in the output dtype, weight and bias rows:
+`limits.norm_bytes`.
 """
 
 import nki
@@ -121,7 +123,7 @@ class NormTile(nl.NKIObject):
             self.minus_mean = nl.ndarray((rows.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
 
     def sum(self):
-        """The first mean of a LayerNorm."""
+        """Minus the first mean of a LayerNorm; nothing for "rms"."""
         if self.layer:
             nisa.tensor_reduce(dst=self.total, op=nl.add, data=self.rows, axis=1)
             self.divide()
@@ -136,7 +138,10 @@ class NormTile(nl.NKIObject):
         )
 
     def spread(self):
-        """Centre, and once more what rounding left of the mean; the inverse deviation."""
+        """The centred rows and minus the mean that rounding left in them; the inverse deviation.
+
+        The squares go to dst, where nothing reads them.
+        """
         if self.layer:
             self.accumulate(self.values, nl.copy, self.rows)
             self.divide()
@@ -162,7 +167,7 @@ class NormTile(nl.NKIObject):
         )
 
     def scale(self):
-        """dst = (values + minus_mean) * deviation * weight + bias."""
+        """dst = (values + minus_mean) * deviation * weight + bias. `values` is overwritten."""
         values = self.values
         if not self.layer:
             scale_rows(self.dst, values, nl.multiply, self.deviation, nl.multiply, self.weight)

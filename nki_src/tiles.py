@@ -8,9 +8,11 @@ Two layouts of an activation on the chip:
   tokens along the free axis. The tensor engine contracts over partitions, so every matmul operand
   is a columns view.
 
-`transpose_rows` goes from rows to columns (tensor engine). `project_rows` and `project_columns`
-multiply columns by a weight and leave rows or columns, so a chain of matmuls never transposes
-back. Weights are read from HBM in column slabs `[128, chunks, columns]`.
+`transpose_rows` goes from rows to columns (tensor engine; ScalarE evicts). `project_rows` and
+`project_columns` multiply columns by a weight and leave rows (VectorE evicts, with bias, scale and
+residual) or columns (ScalarE evicts, with bias and activation), so a chain of matmuls never
+transposes back. Weights are read from HBM in column slabs `[128, chunks, columns]`, and a
+stationary tile serves up to two PSUM banks of moving columns (`WIDE`) for one load.
 
 A helper allocates what it needs and its locals end with it: SBUF use follows the call structure.
 """
@@ -108,7 +110,7 @@ def transpose_rows(dst, rows, weight, bias):
     """columns dst[:, :, 0:count] = weight * rows[0:count, :]^T + bias.
 
     dst: columns [128, chunks, count]; rows: SBUF [count, width]; weight, bias: per-feature columns
-    [128, chunks] float32 or None. They ride on the eviction from PSUM at no cost.
+    [128, chunks] float32 or None. They ride on the eviction from PSUM (ScalarE) at no cost.
     """
     count = rows.shape[0]
     width = rows.shape[1]
@@ -173,7 +175,8 @@ def contract(dst, stationary, moving, depth):
 def contract_parts(dsts, stationary, movings, depth):
     """`contract` of one stationary operand with several moving ones, each into its own PSUM bank.
 
-    A stationary tile is loaded into the array once for all of them.
+    dsts and movings: lists of the same length. A stationary tile is loaded into the array once for
+    all of them.
     """
     for chunk in range(ceil_div(depth, PARTITIONS)):
         size = min(PARTITIONS, depth - chunk * PARTITIONS)
@@ -196,7 +199,7 @@ def psum_parts(rows, total):
 
 
 def split_free(columns, first, total):
-    """Views of columns [128, chunks, n] on [first, first + total), at most 512 wide each."""
+    """Columns [first, first + total) of [128, chunks, n] as views of at most 512 columns."""
     views = []
     for start in range(0, total, BANK):
         size = min(BANK, total - start)
@@ -234,7 +237,8 @@ def project_rows(dst, columns, depth, weight, layout, bias, scale, residual, the
 
     dst: SBUF [128, tiles, features]; columns: SBUF [128, chunks of depth, tokens]; weight: HBM
     matrix in `layout`; bias, scale: HBM [features] or None; residual: rows like dst, or None.
-    then: None, or an object whose `push` takes every tile of dst as soon as it is complete.
+    then: None, or an object whose `push` takes the tiles of dst, [<= 128, features] and in order,
+    each as soon as it is complete.
     """
     tokens = columns.shape[2]
     features = dst.shape[2]

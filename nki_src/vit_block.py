@@ -8,16 +8,23 @@ tokens of the whole group as one free axis, so an odd number of tokens an image 
 each weight slab is read once a group. For one group:
 
 1. rows of x -> norm1 -> columns (norm weight and bias ride on the eviction of the transpose).
-2. for a pass of heads: queries and keys as columns, values as rows, straight from the projection;
-   `attend` of attention.py; output rows stay on the chip.
-3. output rows -> columns, images packed.
-4. for a block of tokens: projection, bias, LayerScale and residual add -> rows y in float32;
-   norm2 -> columns -> MLP of mlp.py with the residual add -> HBM.
+   `NormColumns` has four row tiles in flight, each in another step of its norm.
+2. for a pass of heads: queries and keys as `Heads`, values as rows, straight from the projection;
+   `attend` of attention.py interleaves the images. Output rows stay on the chip; in the last pass
+   `ImageColumns` turns each image to columns, images packed, while the next one is computed.
+3. for a block of tokens (all of the group if they fit): x as float32 rows; projection, bias,
+   LayerScale and residual add in place -> rows y, whose norm2 -> columns follows tile by tile;
+   MLP of mlp.py with the residual add -> HBM.
 
 Between HBM reads of x and the HBM write of the result nothing leaves the chip; the residual
-stream is float32. Engines: TensorE all matmuls and transposes; ScalarE exp, GELU, norm statistics;
-VectorE evictions, maxima, residual adds. SBUF: `limits.vit_block_plan` chooses the size of the
-group and of the passes from the budget of `limits.block_bytes`.
+stream is float32. Engines: TensorE all matmuls and transposes; ScalarE exp, GELU, the squares of
+the norms, and the evictions of transposes and of attention results; VectorE maxima, sums and
+scaling of the norms, and the evictions of projections with bias and residual; GpSimd makes the
+residual stream of x and, without LayerScale, the bias of the projection.
+
+SBUF: `limits.vit_block_plan` chooses the size of the group, of the passes and of the block from the
+budget of `limits.block_bytes`. Where nothing else fits there is one norm tile and one unit of
+attention at a time, and the columns of attention are made after its last pass.
 """
 
 import nki
@@ -185,6 +192,7 @@ def finish_tokens(x, first, attended, projection, norm, mlp_weights, activation,
     """What follows attention, for a block of tokens -> SBUF rows [128, tiles, width] in x's dtype.
 
     attended: columns [128, chunks of heads * d, count] of HBM rows [first, first + count) of x.
+    flight: see `NormColumns`.
     """
     proj_weight, proj_bias, scale1 = projection
     fc1_weight, fc1_bias, fc2_weight, fc2_bias, scale2 = mlp_weights
@@ -225,6 +233,7 @@ def finish_tokens(x, first, attended, projection, norm, mlp_weights, activation,
 class NormColumns(nl.NKIObject):
     """The norm of a sequence of row tiles, transposed to SBUF columns [128, chunks, count].
 
+    norm: (weight, bias, eps, kind), the first two HBM vectors [width] or None.
     `push` takes the tiles in order. In flight, the steps of four neighbours (`NormTile` and the
     transpose) are issued side by side; otherwise a tile is done with before the next one comes.
     `finish` ends it and returns the columns.
@@ -273,7 +282,7 @@ class NormColumns(nl.NKIObject):
         self.summed = tile
 
     def finish(self):
-        """The columns, when every tile has been pushed."""
+        """Ends the steps of the tiles in flight -> the columns. Nothing to do when none are."""
         for _ in range(3):
             self.advance(None)
         return self.columns
@@ -290,8 +299,9 @@ def norm_columns(x, first, count, norm, flight):
 
 
 def residual_rows(x, first, count, bias):
-    """HBM rows [first, first + count) plus bias (HBM [width] or None) -> SBUF float32 rows
-    [128, tiles, width]. GpSimd does it, which has nothing else to do."""
+    """HBM rows [first, first + count) of x, plus bias (HBM [width] or None) -> SBUF float32 rows
+    [128, tiles, width]. On GpSimd, which has little else to do.
+    """
     width = x.shape[1]
     bias_row = broadcast_row(bias, 0, width)
     residual = nl.ndarray(
@@ -343,8 +353,8 @@ def attend_group(
 def attend_images(dst, columns, length, weight, bias, first, embed, scale, selector, flight, then):
     """Some heads of all images of a group: rows dst [128, images * query tiles, heads, d].
 
-    first: the first column of these heads in each of the three parts of the QKV weight. then: what
-    takes the finished units, or None.
+    first: the first column of these heads in each of the three parts of the QKV weight. flight:
+    whether the units are interleaved; then: what takes the finished units if so, or None.
     """
     heads, dim = dst.shape[2], dst.shape[3]
     tiles = ceil_div(length, PARTITIONS)
@@ -375,7 +385,7 @@ def attend_images(dst, columns, length, weight, bias, first, embed, scale, selec
 
 
 class ImageColumns(nl.NKIObject):
-    """Output rows of attention, in which each image starts a tile, as columns with images packed.
+    """Output rows of attention, where each image starts a tile, as columns with images packed.
 
     rows: SBUF [128, images * tiles, embed], set by who makes them; columns: [128, chunks of embed,
     count], for `count` tokens. A unit is a block of queries of an image; `push` turns one as soon
