@@ -76,4 +76,3 @@ class EagerLaunches:
     def _launch(self, kernel, *arguments) -> Tensor:
         kernel = kernel if self.lnc == 1 else kernel[self.lnc]
         return nki.simulate(kernel)(*arguments)
-

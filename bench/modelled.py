@@ -52,6 +52,6 @@ def combine(profiles: Sequence) -> Modelled:
         launches=len(profiles),
         launch_us=sum(profile.launch for profile in profiles) / 1e3,
         busy={engine: time / total for engine, time in busy.items()} if total else busy,
-        trust=trust.statement(trust.regime(busy)) if busy else "",
+        trust=trust.statement(trust.regime(busy, total)) if busy else "",
         profiles=tuple(profiles),
     )
