@@ -66,6 +66,8 @@ class DynamicView(NkiTensor):
     def __repr__(self):
         return f"NkiTensor({self.describe()})"
 
+    __str__ = __repr__
+
     # Views of a dynamic view.
 
     def __getitem__(self, key):

@@ -19,7 +19,8 @@ def page(title, claim, body):
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}'
         f'</title>\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<style>\n{style}</style></head><body>\n<h1>{escape(title)}</h1>\n"
-        f'<p><span class="note">{NOTE}</span> {escape(claim)}</p>\n{body}\n'
+        f'<p><span class="note">{NOTE}</span> {escape(claim.removeprefix(f"{NOTE}; "))}</p>\n'
+        f"{body}\n"
         f"<script>\n{script}</script></body></html>\n"
     )
 

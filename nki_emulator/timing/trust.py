@@ -10,7 +10,7 @@ COMMAND = "python -m bench validate"
 
 
 def errors():
-    """By regime (matmul, dma, attention, vector, small): median and largest error and the rows.
+    """By regime (matmul, dma, attention, vector, small): median and largest error, rows, targets.
 
     Rows that a figure was fitted on do not count.
     """
@@ -28,7 +28,8 @@ def statement(regime):
     if figures is None:
         return f"modelled, not measured; no published measurement of this regime ({regime})"
     return (
-        f"modelled, not measured; on {figures['rows']} published {regime} kernels the model's "
+        f"modelled, not measured; on {figures['rows']} published {regime} kernels "
+        f"({', '.join(figures['targets'])}) the model's "
         f"median absolute error is {figures['median']:.0%}, the largest {figures['largest']:.0%} "
         f"({COMMAND})"
     )

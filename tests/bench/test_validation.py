@@ -16,9 +16,7 @@ def found():
 
 
 def errors(found, *regimes):
-    return sorted(
-        abs(one.error) for one in found if one.row.regime in regimes and not one.fitted
-    )
+    return sorted(abs(one.error) for one in found if one.row.regime in regimes and not one.fitted)
 
 
 def median(values):
