@@ -22,7 +22,6 @@ from .regions import MemoryRegion
 from .session import Session
 from .storage import Storage
 
-
 # How long a program that is to end is given before it is told again.
 RETRY_SECONDS = 0.5
 
