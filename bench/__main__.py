@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import sys
 
 import neuron_vit
 from bench import page, report
 from bench.cases import DTYPES, LEVELS
 from bench.device import find as find_device
-from bench.models import MODELS, UnknownModel, VitShape, find
+from bench.models import MODELS, UnknownModel, find
+from bench.paths import output
 from bench.progress import ProgressLine
 from bench.rows import IMPLS, Plan, Setting, run
 from bench.validation import report as validation
@@ -79,7 +81,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--dtype", nargs="+", choices=DTYPES, default=["bf16"], help="(default: bf16)"
     )
-    parser.add_argument("--level", choices=LEVELS, default="block", help="(default: block)")
+    parser.add_argument(
+        "--level", nargs="+", choices=LEVELS, default=["block"], help="(default: block)"
+    )
     parser.add_argument(
         "--target", choices=("trn2", "trn3"), default="trn2", help="chip to model (default: trn2)"
     )
@@ -100,18 +104,22 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="timed runs of each side, at least 2 (default: 20)",
     )
-    parser.add_argument("--json", metavar="PATH", help="also write the rows to this file")
     parser.add_argument(
-        "--html", metavar="PATH", help="also write a page with the tables and the timelines"
+        "--json", type=output, metavar="PATH", help="also write the rows to this file"
+    )
+    parser.add_argument(
+        "--html",
+        type=output,
+        metavar="PATH",
+        help="also write a page with the tables and the timelines",
     )
     return parser
 
 
 def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is not a positive number")
-    return value
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return int(text)
 
 
 def _settings(options: argparse.Namespace) -> list[Setting]:
@@ -119,32 +127,40 @@ def _settings(options: argparse.Namespace) -> list[Setting]:
     if options.repeats < 2:
         raise ValueError("--repeats 1 gives no spread; use at least 2")
     settings = []
-    for name in options.model:
+    for name in dict.fromkeys(options.model):
         shape = find(name)
-        resolutions = options.res or [shape.resolution]
-        for resolution, batch, dtype in itertools.product(
-            resolutions, options.batch, options.dtype
-        ):
-            shape.tokens(resolution)
-            settings.append(Setting(shape, resolution, batch, dtype, options.level))
+        choices = (options.res or [shape.resolution], options.batch, options.dtype, options.level)
+        for choice in itertools.product(*map(dict.fromkeys, choices)):
+            setting = Setting(shape, *choice)
+            _require_memory(setting)
+            settings.append(setting)
     return settings
 
 
-def _listing() -> str:
-    def heads(shape: VitShape) -> str:
-        return f"{shape.heads}x{shape.head_dim}"
+def _require_memory(setting: Setting) -> None:
+    """Refuse what cannot be computed here, before anything runs."""
+    needed, memory = setting.bytes, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > memory:
+        raise ValueError(
+            f"{setting} needs {needed / 2**30:.0f} GiB for its reference in float64; this machine "
+            f"has {memory / 2**30:.0f} GiB. Use a smaller batch, resolution or level"
+        )
 
+
+def _listing() -> str:
     columns = (
         ("model", lambda shape: shape.name),
         ("hidden", lambda shape: str(shape.hidden)),
-        ("heads", heads),
+        ("heads", lambda shape: f"{shape.heads}x{shape.head_dim}"),
         ("mlp", lambda shape: str(shape.mlp)),
         ("depth", lambda shape: str(shape.depth)),
         ("res", lambda shape: str(shape.resolution)),
         ("tokens", lambda shape: str(shape.tokens())),
+        ("norm", lambda shape: shape.norm),
         ("activation", lambda shape: shape.activation),
         ("eps", lambda shape: f"{shape.eps:g}"),
         ("layer scale", lambda shape: "yes" if shape.layer_scale else "no"),
+        ("no kernel yet for", lambda shape: shape.beyond_the_kernel or "-"),
         ("source", lambda shape: shape.source),
     )
     return report.table(columns, list(MODELS.values()))

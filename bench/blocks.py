@@ -5,6 +5,7 @@ Modules are named as in timm (norm1, attn.qkv, attn.proj, ls1, norm2, mlp.fc1, m
 
 from __future__ import annotations
 
+import functools
 from types import ModuleType
 
 import torch
@@ -25,6 +26,7 @@ ACTIVATIONS = {
     "gelu": nn.GELU,
     "gelu_tanh": lambda: nn.GELU(approximate="tanh"),
     "quick_gelu": QuickGELU,
+    "silu": nn.SiLU,
 }
 
 
@@ -39,57 +41,135 @@ class LayerScale(nn.Module):
         return x * self.gamma
 
 
-class Attention(nn.Module):
-    """Self-attention over [batch, tokens, width] with one packed QKV projection."""
+class RotaryEmbedding(nn.Module):
+    """Rotation of the patches of a square image by their row (first half of a head) and column.
 
-    def __init__(self, width: int, heads: int):
+    Takes queries or keys [batch, heads, tokens, size]; the first `prefix` tokens stay as they are.
+    """
+
+    def __init__(self, prefix: int, theta: float):
+        super().__init__()
+        self.prefix = prefix
+        self.theta = theta
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        patches = x[:, :, self.prefix :]
+        cos, sin = self._tables(patches)
+        half = patches.shape[-1] // 2
+        turned = torch.cat((-patches[..., half:], patches[..., :half]), -1)
+        return torch.cat((x[:, :, : self.prefix], patches * cos + turned * sin), 2)
+
+    def _tables(self, patches: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        count, size = patches.shape[-2:]
+        side = round(count**0.5)
+        place = torch.arange(count, device=patches.device, dtype=torch.float32)
+        steps = torch.arange(size // 4, device=patches.device) / (size // 4)
+        rates = self.theta**-steps
+        axes = torch.stack((place // side, place % side))
+        angles = (axes[:, :, None] * rates).permute(1, 0, 2).flatten(1).repeat(1, 2)
+        return angles.cos().to(patches.dtype), angles.sin().to(patches.dtype)
+
+
+class Attention(nn.Module):
+    """Self-attention over [batch, tokens, width] with one packed QKV projection.
+
+    `qkv_bias` is "qkv", "qv" or "none", `bias` that of the projection behind.
+    """
+
+    def __init__(self, width, heads, qkv_bias="qkv", bias=True, norm=None, rotary=None):
         super().__init__()
         self.num_heads = heads
         self.head_dim = width // heads
         self.scale = self.head_dim**-0.5
-        self.qkv = nn.Linear(width, 3 * width)
-        self.proj = nn.Linear(width, width)
+        self.qkv = nn.Linear(width, 3 * width, bias=qkv_bias == "qkv")
+        if qkv_bias == "qv":
+            self.q_bias, self.v_bias = (nn.Parameter(torch.zeros(width)) for _ in "qv")
+        self.q_norm, self.k_norm = (norm() if norm else nn.Identity() for _ in "qk")
+        self.rotary = rotary or nn.Identity()
+        self.proj = nn.Linear(width, width, bias=bias)
+
+    @property
+    def qkv_bias(self) -> torch.Tensor | None:
+        """The bias of the packed projection; keys have none in the "qv" kind."""
+        if hasattr(self, "q_bias"):
+            return torch.cat((self.q_bias, torch.zeros_like(self.q_bias), self.v_bias))
+        return self.qkv.bias
+
+    def project(self, x: torch.Tensor) -> torch.Tensor:
+        """Queries, keys and values side by side."""
+        return F.linear(x, self.qkv.weight, self.qkv_bias)
+
+    def heads(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Queries, keys and values as [batch, heads, tokens, size] views of what `project` gave,
+        normed and rotated if the model does that."""
+        batch, tokens, _ = x.shape
+        query, key, value = x.view(batch, tokens, 3, -1).unbind(2)
+        query, key, value = (
+            part.view(batch, tokens, self.num_heads, self.head_dim).transpose(1, 2)
+            for part in (self.q_norm(query), self.k_norm(key), value)
+        )
+        return self.rotary(query), self.rotary(key), value
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        batch, tokens, width = x.shape
-        qkv = self.qkv(x).view(batch, tokens, 3, self.num_heads, self.head_dim)
-        query, key, value = qkv.permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(query, key, value)
-        return self.proj(mixed.transpose(1, 2).reshape(batch, tokens, width))
+        mixed = F.scaled_dot_product_attention(*self.heads(self.project(x)))
+        return self.proj(mixed.transpose(1, 2).reshape(x.shape))
 
 
 class Mlp(nn.Module):
-    """Linear, activation, linear."""
+    """Linear, activation, linear. `gated`: the activation of one half of the first layer's output
+    is multiplied with the other half; `norm` then norms the product."""
 
-    def __init__(self, width: int, hidden: int, activation: str):
+    def __init__(self, width, hidden, activation, bias=True, gated=False, norm=None):
         super().__init__()
         self.activation = activation
-        self.fc1 = nn.Linear(width, hidden)
+        self.gated = gated
+        self.fc1 = nn.Linear(width, 2 * hidden if gated else hidden, bias=bias)
         self.act = ACTIVATIONS[activation]()
-        self.fc2 = nn.Linear(hidden, width)
+        self.norm = norm() if norm else nn.Identity()
+        self.fc2 = nn.Linear(hidden, width, bias=bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.fc2(self.act(self.fc1(x)))
+        x = self.fc1(x)
+        if self.gated:
+            gate, x = x.chunk(2, -1)
+            return self.fc2(self.norm(self.act(gate) * x))
+        return self.fc2(self.act(x))
 
 
 class PreNormBlock(nn.Module):
     """x + ls1(attn(norm1(x))), then x + ls2(mlp(norm2(x))), over [batch, tokens, hidden]."""
 
-    def __init__(self, hidden, heads, mlp, activation="gelu", eps=1e-6, layer_scale=False):
+    def __init__(self, attention: Attention, mlp: Mlp, norm, layer_scale=False):
         super().__init__()
-        self.norm1 = nn.LayerNorm(hidden, eps=eps)
-        self.attn = Attention(hidden, heads)
-        self.ls1 = LayerScale(hidden) if layer_scale else nn.Identity()
-        self.norm2 = nn.LayerNorm(hidden, eps=eps)
-        self.mlp = Mlp(hidden, mlp, activation)
-        self.ls2 = LayerScale(hidden) if layer_scale else nn.Identity()
+        width = attention.proj.out_features
+        self.norm1 = norm()
+        self.attn = attention
+        self.ls1 = LayerScale(width) if layer_scale else nn.Identity()
+        self.norm2 = norm()
+        self.mlp = mlp
+        self.ls2 = LayerScale(width) if layer_scale else nn.Identity()
 
     @classmethod
     def of(cls, shape: VitShape) -> PreNormBlock:
         """One block of a family."""
+        kind = {"layer": nn.LayerNorm, "rms": nn.RMSNorm}[shape.norm]
+        norm = functools.partial(kind, shape.hidden, eps=shape.eps)
+        rotary = RotaryEmbedding(shape.prefix_tokens, shape.rope_theta)
         return cls(
-            shape.hidden, shape.heads, shape.mlp, shape.activation, shape.eps, shape.layer_scale
-        )
+            Attention(
+                shape.hidden, shape.heads, shape.qkv_bias, shape.bias,
+                functools.partial(nn.RMSNorm, shape.hidden, eps=shape.eps)
+                if shape.qk_norm else None,
+                rotary if shape.rope_theta else None,
+            ),
+            Mlp(
+                shape.hidden, shape.mlp, shape.activation, shape.bias, shape.gated,
+                functools.partial(nn.LayerNorm, shape.mlp, eps=shape.eps)
+                if shape.mlp_norm else None,
+            ),
+            norm,
+            shape.layer_scale,
+        )  # fmt: skip
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = x + self.ls1(self.attn(self.norm1(x)))
@@ -109,24 +189,27 @@ def pack(block: PreNormBlock, package: ModuleType):
     def in_out(linear: nn.Linear) -> torch.Tensor:
         return linear.weight.detach().t().contiguous()
 
+    def copied(tensor: torch.Tensor | None) -> torch.Tensor | None:
+        return None if tensor is None else tensor.detach().clone()
+
     return package.BlockParams(
-        norm1_weight=block.norm1.weight.detach().clone(),
-        norm1_bias=block.norm1.bias.detach().clone(),
+        norm1_weight=copied(block.norm1.weight),
+        norm1_bias=copied(getattr(block.norm1, "bias", None)),
         qkv_weight=in_out(attention.qkv),
-        qkv_bias=attention.qkv.bias.detach().clone(),
+        qkv_bias=copied(attention.qkv_bias),
         proj_weight=in_out(attention.proj),
-        proj_bias=attention.proj.bias.detach().clone(),
+        proj_bias=copied(attention.proj.bias),
         scale1=scale(block.ls1),
-        norm2_weight=block.norm2.weight.detach().clone(),
-        norm2_bias=block.norm2.bias.detach().clone(),
+        norm2_weight=copied(block.norm2.weight),
+        norm2_bias=copied(getattr(block.norm2, "bias", None)),
         fc1_weight=in_out(mlp.fc1),
-        fc1_bias=mlp.fc1.bias.detach().clone(),
+        fc1_bias=copied(mlp.fc1.bias),
         fc2_weight=in_out(mlp.fc2),
-        fc2_bias=mlp.fc2.bias.detach().clone(),
+        fc2_bias=copied(mlp.fc2.bias),
         scale2=scale(block.ls2),
         num_heads=attention.num_heads,
         eps=block.norm1.eps,
         attention_scale=attention.scale,
-        norm="layer",
+        norm="rms" if isinstance(block.norm1, nn.RMSNorm) else "layer",
         activation=mlp.activation,
     )

@@ -2,12 +2,14 @@
 
 Each case is the same computation four times: eager PyTorch, the package, eager PyTorch as one
 launch per operation (for the modelled table), and eager PyTorch in float64, which is the answer
-that all are compared with.
+that all are compared with. A computation that the package has no kernel for is eager PyTorch alone.
 """
 
 from __future__ import annotations
 
 import copy
+import dataclasses
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
@@ -29,13 +31,14 @@ SEED = 0
 @dataclass(frozen=True)
 class Case:
     """One computation; each callable takes nothing (`launches`: the launcher) and returns its
-    result."""
+    result. `package` and `launches` are None where there is no kernel; `beyond` says why."""
 
     op: str
     eager: Callable[[], Tensor]
-    package: Callable[[], Tensor]
-    launches: Callable[[EagerLaunches], Tensor]
     exact: Callable[[], Tensor]
+    package: Callable[[], Tensor] | None = None
+    launches: Callable[[EagerLaunches], Tensor] | None = None
+    beyond: str = ""
 
 
 def build_cases(
@@ -60,8 +63,8 @@ def build_cases(
     count = shape.depth if level == "encoder" else 1
     blocks = [_block(shape, SEED + number, dtype, device) for number in range(count)]
     if level == "op":
-        return _operations(blocks[0], x, package)
-    return [_blocks("vit_block" if level == "block" else "encoder", blocks, x, package)]
+        return _operations(shape, blocks[0], x, package)
+    return [_blocks("vit_block" if level == "block" else "encoder", shape, blocks, x, package)]
 
 
 def _block(shape: VitShape, seed: int, dtype: torch.dtype, device: str) -> PreNormBlock:
@@ -70,76 +73,108 @@ def _block(shape: VitShape, seed: int, dtype: torch.dtype, device: str) -> PreNo
     return block.to(device, dtype)
 
 
-def _blocks(op: str, blocks: list[PreNormBlock], x: Tensor, package: ModuleType) -> Case:
-    packed = [pack(block, package) for block in blocks]
-
+def _blocks(op: str, shape: VitShape, blocks: list, x: Tensor, package: ModuleType) -> Case:
     def chain(call: Callable, layers: list, x: Tensor) -> Tensor:
         for layer in layers:
             x = call(layer, x)
         return x
 
+    def eager() -> Tensor:
+        return chain(lambda block, x: block(x), blocks, x)
+
     def exact() -> Tensor:
         doubles = (copy.deepcopy(block).to("cpu").double() for block in blocks)
         return chain(lambda block, x: block(x), doubles, x.to("cpu").double())
 
+    if shape.beyond_the_kernel:
+        return Case(op, eager, exact, beyond=_beyond("vit_block", shape.beyond_the_kernel))
+    packed = [pack(block, package) for block in blocks]
     return Case(
         op=op,
-        eager=lambda: chain(lambda block, x: block(x), blocks, x),
+        eager=eager,
+        exact=exact,
         package=lambda: chain(lambda params, x: package.vit_block(x, params), packed, x),
         launches=lambda launcher: chain(launcher.block, blocks, x),
-        exact=exact,
     )
 
 
-def _operations(block: PreNormBlock, x: Tensor, package: ModuleType) -> list[Case]:
+def _beyond(kernel: str, what: str) -> str:
+    return f"{kernel} does not compute {what}"
+
+
+def _operations(shape, block: PreNormBlock, x: Tensor, package: ModuleType) -> list[Case]:
     """The operations in the order in which a block runs them, each on what the one before gave."""
     norm, attention, mlp = block.norm1, block.attn, block.mlp
     normalized = norm(x)
-    batch, tokens, width = x.shape
-    qkv = attention.qkv(normalized).view(batch, tokens, 3, attention.num_heads, -1)
-    # Strided views, as the model libraries hand them over.
-    query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+    width = x.shape[-1]
+    qkv = attention.project(normalized)
+    # Strided views, as the model libraries hand them over; rotated if the model does that.
+    query, key, value = attention.heads(qkv)
     mixed = F.scaled_dot_product_attention(query, key, value)
-    mixed = mixed.transpose(1, 2).reshape(batch, tokens, width)
-    return [
+    mixed = mixed.transpose(1, 2).reshape(x.shape)
+    norms = [
         _case(
-            "layer_norm", norm, (x,),
-            lambda x: package.layer_norm(x, (width,), norm.weight, norm.bias, norm.eps),
-            lambda launcher, x: launcher.norm(norm, x),
-        ),
-        _linear("linear_qkv", attention.qkv, normalized, package),
+            "rms_norm", functools.partial(_rms_norm, norm), (x,),
+            lambda x: package.rms_norm(x, (width,), norm.weight, norm.eps),
+            lambda launcher, x: launcher.rms_norm(norm, x),
+        )
+    ]  # fmt: skip
+    if shape.norm == "layer":
+        # The package's other norm, with the same weight, comes last.
+        norms.insert(
+            0,
+            _case(
+                "layer_norm", norm, (x,),
+                lambda x: package.layer_norm(x, (width,), norm.weight, norm.bias, norm.eps),
+                lambda launcher, x: launcher.norm(norm, x),
+            ),
+        )  # fmt: skip
+    return [
+        norms.pop(0),
+        _linear("linear_qkv", attention.qkv.weight, attention.qkv_bias, normalized, package),
         _case(
             "attention", F.scaled_dot_product_attention, (query, key, value),
             package.scaled_dot_product_attention,
             lambda launcher, *qkv: launcher.attention(*qkv),
         ),
-        _linear("linear_proj", attention.proj, mixed, package),
-        _case(
-            "mlp", mlp, (normalized,),
-            lambda x: package.mlp(
-                x, mlp.fc1.weight, mlp.fc1.bias, mlp.fc2.weight, mlp.fc2.bias, mlp.activation
-            ),
-            lambda launcher, x: launcher.mlp(mlp, x),
-        ),
+        _linear("linear_proj", attention.proj.weight, attention.proj.bias, mixed, package),
+        _mlp(shape, mlp, normalized, package),
+        *norms,
     ]  # fmt: skip
 
 
-def _linear(op: str, linear: nn.Linear, x: Tensor, package: ModuleType) -> Case:
+def _rms_norm(norm: nn.Module, x: Tensor) -> Tensor:
+    return F.rms_norm(x, x.shape[-1:], norm.weight.to(x.dtype), norm.eps)
+
+
+def _linear(op: str, weight: Tensor, bias: Tensor | None, x: Tensor, package: ModuleType) -> Case:
     return _case(
-        op, linear, (x,),
-        lambda x: package.linear(x, linear.weight, linear.bias),
-        lambda launcher, x: launcher.linear(linear, x),
+        op, F.linear, (x, weight, bias), package.linear,
+        lambda launcher, x, weight, bias: launcher.linear(weight, bias, x),
     )  # fmt: skip
 
 
-def _case(
-    op: str, eager: Callable, inputs: tuple[Tensor, ...], package: Callable, launches: Callable
-) -> Case:
+def _mlp(shape: VitShape, mlp: nn.Module, x: Tensor, package: ModuleType) -> Case:
+    if shape.beyond_the_mlp:
+        return dataclasses.replace(
+            _case("mlp", mlp, (x,), None, None), beyond=_beyond("mlp", shape.beyond_the_mlp)
+        )
+    return _case(
+        "mlp", mlp, (x,),
+        lambda x: package.mlp(
+            x, mlp.fc1.weight, mlp.fc1.bias, mlp.fc2.weight, mlp.fc2.bias, mlp.activation
+        ),
+        lambda launcher, x: launcher.mlp(mlp, x),
+    )  # fmt: skip
+
+
+def _case(op: str, eager: Callable, inputs: tuple, package: Callable | None, launches) -> Case:
     double = copy.deepcopy(eager).to("cpu").double() if isinstance(eager, nn.Module) else eager
+    doubles = [None if one is None else one.to("cpu").double() for one in inputs]
     return Case(
         op=op,
         eager=lambda: eager(*inputs),
-        package=lambda: package(*inputs),
-        launches=lambda launcher: launches(launcher, *inputs),
-        exact=lambda: double(*(tensor.to("cpu").double() for tensor in inputs)),
+        exact=lambda: double(*doubles),
+        package=None if package is None else lambda: package(*inputs),
+        launches=None if launches is None else lambda launcher: launches(launcher, *inputs),
     )

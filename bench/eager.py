@@ -36,30 +36,34 @@ class EagerLaunches:
 
     def attention_branch(self, block: PreNormBlock, x: Tensor) -> Tensor:
         """QKV, attention and projection."""
-        batch, tokens, width = x.shape
-        heads = block.attn.num_heads
-        qkv = self.linear(block.attn.qkv, x).view(batch, tokens, 3, heads, -1)
-        mixed = self.attention(*qkv.permute(2, 0, 3, 1, 4).unbind(0))
-        return self.linear(block.attn.proj, mixed.transpose(1, 2).reshape(batch, tokens, width))
+        attention = block.attn
+        qkv = self.linear(attention.qkv.weight, attention.qkv_bias, x)
+        mixed = self.attention(*attention.heads(qkv)).transpose(1, 2).reshape(x.shape)
+        return self.linear(attention.proj.weight, attention.proj.bias, mixed)
 
     def attention(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """Attention over [B, H, S, D] views."""
         return self.package.scaled_dot_product_attention(query, key, value)
 
-    def norm(self, norm: nn.LayerNorm, x: Tensor) -> Tensor:
-        """A LayerNorm."""
+    def norm(self, norm: nn.Module, x: Tensor) -> Tensor:
+        """A LayerNorm or RMSNorm."""
+        if isinstance(norm, nn.RMSNorm):
+            return self.rms_norm(norm, x)
         return self.package.layer_norm(x, x.shape[-1:], norm.weight, norm.bias, norm.eps)
 
-    def linear(self, linear: nn.Linear, x: Tensor) -> Tensor:
+    def rms_norm(self, norm: nn.Module, x: Tensor) -> Tensor:
+        """An RMSNorm with the weight of any norm."""
+        return self.package.rms_norm(x, x.shape[-1:], norm.weight, norm.eps)
+
+    def linear(self, weight: Tensor, bias: Tensor | None, x: Tensor) -> Tensor:
         """A linear layer whose weight lies transposed, as the kernel streams it."""
-        weight = linear.weight.t().contiguous().t()
-        return self.package.linear(x, weight, linear.bias)
+        return self.package.linear(x, weight.t().contiguous().t(), bias)
 
     def mlp(self, mlp: nn.Module, x: Tensor) -> Tensor:
         """Two linear layers with the activation between, three launches."""
-        hidden = self.linear(mlp.fc1, x)
+        hidden = self.linear(mlp.fc1.weight, mlp.fc1.bias, x)
         rows = self._launch(elementwise.activate, hidden.flatten(0, -2), mlp.activation)
-        return self.linear(mlp.fc2, rows.view(hidden.shape))
+        return self.linear(mlp.fc2.weight, mlp.fc2.bias, rows.view(hidden.shape))
 
     def add(self, x: Tensor, y: Tensor) -> Tensor:
         """x + y."""
@@ -76,4 +80,3 @@ class EagerLaunches:
     def _launch(self, kernel, *arguments) -> Tensor:
         kernel = kernel if self.lnc == 1 else kernel[self.lnc]
         return nki.simulate(kernel)(*arguments)
-

@@ -17,8 +17,8 @@ class Modelled:
     """Some launches: microseconds on the chip, launches excluded, and their fixed cost apart.
 
     `us` is the literal bound (buffers as written), `us_optimistic` the one with renamed buffers,
-    `floor_us` the documented floor. `busy` gives each engine's share of `us`. `trust` says how far
-    the figures can be trusted.
+    `floor_us` the documented floor. `busy` gives each engine's share of `us`. `regime` names the
+    published measurements that say how far the figures can be trusted.
     """
 
     us: float
@@ -27,7 +27,7 @@ class Modelled:
     launches: int
     launch_us: float
     busy: dict[str, float]
-    trust: str
+    regime: str
     profiles: Sequence = field(repr=False)
 
 
@@ -52,6 +52,6 @@ def combine(profiles: Sequence) -> Modelled:
         launches=len(profiles),
         launch_us=sum(profile.launch for profile in profiles) / 1e3,
         busy={engine: time / total for engine, time in busy.items()} if total else busy,
-        trust=trust.statement(trust.regime(busy)) if busy else "",
+        regime=trust.regime(busy, total) if busy else "",
         profiles=tuple(profiles),
     )

@@ -34,20 +34,10 @@ class Timelines:
 def write(rows: Sequence[dict], timelines: Timelines, device: Device, path: str | os.PathLike):
     """Write the page of ``rows`` to ``path``."""
     measured, modelled = report.split(rows)
-    timed = [row for row in modelled if row["us"] is not None]
-    parts = []
-    if timed:
-        parts += [
-            f"<h2>{escape(report.MODELLED_TITLE)}</h2>",
-            _table(report.CASE + report.MODEL + report.PARITY, timed),
-            *(f"<p>{escape(line)}</p>" for line in report.modelled_remarks(modelled)),
-        ]
-    measured = [row for row in measured if row["us"] is not None]
-    if measured:
-        parts += [
-            f"<h2>{escape(device.title)}</h2>",
-            _table(report.CASE + report.TIME + report.PARITY, measured),
-        ]
+    parts = [
+        *_part(report.MODELLED_TITLE, report.MODEL, modelled, report.modelled_remarks),
+        *_part(device.title, report.TIME, measured, report.measured_remarks),
+    ]
     if timelines.sections:
         parts.append("<h2>Modelled timelines of the kernels</h2>")
     for number, (title, profile, count) in enumerate(timelines.sections):
@@ -60,6 +50,17 @@ def write(rows: Sequence[dict], timelines: Timelines, device: Device, path: str 
     claim = "in every table and timeline that says so; wall-clock tables name their device"
     text = html.page("neuron-vit-bench", claim, "\n".join(parts))
     Path(path).write_text(text, encoding="utf-8")
+
+
+def _part(title: str, columns: Sequence[tuple], rows: Sequence[dict], remarks) -> list[str]:
+    if not rows:
+        return []
+    timed = [row for row in rows if row["us"] is not None]
+    return [
+        f"<h2>{escape(title)}</h2>",
+        _table(report.CASE + columns + report.PARITY, timed),
+        *(f"<p>{escape(line)}</p>" for line in remarks(rows)),
+    ]
 
 
 def _table(columns: Sequence[tuple], rows: Sequence[dict]) -> str:

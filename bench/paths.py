@@ -1,7 +1,8 @@
-"""Choosing what the package runs on CPU tensors, for the length of a `with` block."""
+"""Paths: what the package runs on CPU tensors, for the length of a `with` block; output files."""
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +30,16 @@ def emulated_nki(target: str = "trn2", lnc: int = 1, strict: bool = True):
 def target(name: str):
     """Kernels called directly run as on `name`, "trn1", "trn2" or "trn3"."""
     return _environment(NEURON_PLATFORM_TARGET_OVERRIDE=name)
+
+
+def output(path: str) -> str:
+    """An argument that names a file to write, refused before the work whose result goes there."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path) or not os.path.isdir(folder):
+        raise argparse.ArgumentTypeError(f"{path} is a folder, or lies in one that does not exist")
+    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        raise argparse.ArgumentTypeError(f"{path} cannot be written")
+    return path
 
 
 @contextmanager

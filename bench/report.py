@@ -16,7 +16,8 @@ MODELLED_TITLE = "modelled time on the chip; nothing in this table was measured"
 
 # What a row's impl is called in print. A row says by its path whether kernels ran.
 _NAMES = {"eager": "eager", "compile": "torch.compile", "kernel": "package"}
-_MODELLED_NAMES = {"eager": "eager, a launch an operation", "kernel": "kernels"}
+_MODELLED_NAMES = {"eager": "eager launches", "kernel": "kernels"}
+_ENGINES = ("tensor", "vector", "scalar", "gpsimd", "dma")
 
 
 def environment() -> dict:
@@ -40,7 +41,7 @@ def text(rows: Sequence[dict], device: Device = CPU) -> str:
                 device.title,
                 f"{about['cpu']}, {about['threads']} threads, torch {about['torch']}",
                 table(CASE + TIME + PARITY, [row for row in measured if row["us"] is not None]),
-                *_remarks(measured),
+                *measured_remarks(measured),
             ]
         )
     if modelled:
@@ -84,7 +85,8 @@ def write_json(rows: Sequence[dict], path: str | os.PathLike) -> None:
     Path(path).write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def _remarks(measured) -> list[str]:
+def measured_remarks(measured: Sequence[dict]) -> list[str]:
+    """What has to be said beside measured figures."""
     remarks = [f"{row['model']} {row['op']}: {row['note']}" for row in measured if row["note"]]
     timed = [row for row in measured if row["us"] is not None]
     if timed:
@@ -99,15 +101,17 @@ def _remarks(measured) -> list[str]:
 def modelled_remarks(modelled: Sequence[dict]) -> list[str]:
     """What has to be said beside modelled figures."""
     remarks = [
-        f"{row['model']} {row['op']} {row['dtype']}: PyTorch operations ran. {row['note']}"
+        f"{row['model']} {row['op']} {row['dtype']}, {_MODELLED_NAMES[row['impl']]}: {row['note']}"
         for row in modelled
         if row["note"]
     ]
     timed = [row for row in modelled if row["us"] is not None]
     if timed:
         remarks += [
+            "eager launches: the same computation as one launch for each PyTorch operation",
             "us: modelled, buffers as written, no launches; renamed: the same, buffers renamed",
             "floor: documented rates, nothing can be faster; of floor: the share that us reaches",
+            "T V S G dma: per cent of us in which TensorE, VectorE, ScalarE, GpSimdE and DMA work",
             "speed-up: modelled, over the eager rows of this table, launch cost included in both",
         ]
         remarks += sorted({row["trust"] for row in timed if row["trust"]})
@@ -122,14 +126,13 @@ def _speedup(row: dict) -> str:
     return "-" if row["speedup"] is None else f"{row['speedup']:.2f}x"
 
 
-def _busiest(row: dict) -> str:
-    engine = max(row["busy"], key=row["busy"].get)
-    return f"{engine} {row['busy'][engine]:.0%}"
+def _shares(row: dict) -> str:
+    return " ".join(f"{100 * row['busy'][engine]:3.0f}" for engine in _ENGINES)
 
 
 LEFT_ALIGNED = {
-    "model", "op", "impl", "path", "target", "source", "way", "busiest", "kernel", "regime",
-    "source of the measurement",
+    "model", "op", "impl", "path", "target", "source", "way", "kernel", "regime",
+    "source of the measurement", "no kernel yet for",
 }  # fmt: skip
 CASE = (
     ("model", lambda row: row["model"]),
@@ -155,7 +158,8 @@ MODEL = (
     ("of floor", lambda row: f"{row['floor_us'] / row['us']:.0%}"),
     ("launches", lambda row: str(row["launches"])),
     ("launch us", lambda row: f"{row['launch_us']:.1f}"),
-    ("busiest", _busiest),
+    ("T   V   S   G dma", _shares),
+    ("regime", lambda row: row["regime"]),
     ("speed-up", _speedup),
 )
 PARITY = (

@@ -27,8 +27,9 @@ speedup           eager's time over this row's, both from the same table, launch
                   unless NKI kernels ran and have a time
 cos, max_abs_err  against the eager expression in float64
 path              what ran: "nki" or "torch"
-trust             modelled: how far the figures can be trusted
-note              why a row ran as "torch" or has no time, or ""
+regime, trust     modelled: the kind of published measurements that say how far the figures can be
+                  trusted, and that in a sentence with the error; None without a time
+note              why a row has no kernel or no time, or ""
 ================  ==================================================================================
 """
 
@@ -50,12 +51,15 @@ from bench.models import VitShape
 from bench.parity import compare
 from bench.paths import cpu_path, emulated_nki
 from bench.timing import measure
+from nki_emulator.timing import trust
 
+# Tokens from which on the published attention kernels are a regime of their own.
+LONG_ATTENTION = 1024
 IMPLS = ("eager", "compile", "kernel")
 KEYS = (
     "table", "model", "res", "batch", "dtype", "tokens", "level", "op", "device", "target", "lnc",
     "impl", "us", "us_spread", "repeats", "converged", "us_optimistic", "floor_us", "launches",
-    "launch_us", "busy", "speedup", "cos", "max_abs_err", "path", "trust", "note",
+    "launch_us", "busy", "speedup", "cos", "max_abs_err", "path", "regime", "trust", "note",
 )  # fmt: skip
 
 
@@ -68,6 +72,16 @@ class Setting:
     batch: int
     dtype: str
     level: str
+
+    @property
+    def bytes(self) -> int:
+        """About what the reference in float64 takes: weights, activations, attention scores."""
+        shape, tokens = self.shape, self.shape.tokens(self.resolution)
+        weights = (4 * shape.hidden + (2 + shape.gated) * shape.mlp) * shape.hidden
+        weights *= shape.depth if self.level == "encoder" else 1
+        activations = tokens * (4 * shape.hidden + (1 + shape.gated) * shape.mlp)
+        scores = shape.heads * tokens * tokens
+        return 8 * (weights + self.batch * (activations + scores))
 
     def __str__(self) -> str:
         return f"{self.shape.name} {self.level} {self.resolution}px batch {self.batch} {self.dtype}"
@@ -90,27 +104,29 @@ def run(
     settings: Iterable[Setting],
     package: ModuleType,
     plan: Plan,
-    progress: Callable[[str], None] = lambda text: None,
+    progress: Callable[[str, float], None] = lambda text, done: None,
     keep: Callable[[dict, Sequence], None] = lambda row, profiles: None,
 ) -> list[dict]:
-    """The rows of all settings, in order. `package` is neuron_vit; `progress` is told what runs,
-    `keep` gets each modelled row with its profiles."""
+    """The rows of all settings, in order. `package` is neuron_vit; `progress` is told what runs and
+    what part of the whole is done, `keep` gets each modelled row with its profiles."""
     rows = []
-    for setting in settings:
-        progress(f"{setting}: preparing")
+    settings = list(settings)
+    for number, setting in enumerate(settings):
+        progress(f"{setting}: preparing", number / len(settings))
         dtype = DTYPES[setting.dtype]
         arguments = (setting.shape, setting.level, setting.resolution, setting.batch, dtype)
         with torch.no_grad():
             here = build_cases(*arguments, package, plan.device.name)
             there = here if plan.device is CPU else build_cases(*arguments, package)
-            for timed, emulated in zip(here, there, strict=True):
-                progress(f"{setting}: the exact result of {timed.op}")
+            for place, (timed, emulated) in enumerate(zip(here, there, strict=True)):
+                done = (number + place / len(here)) / len(settings)
+                progress(f"{setting}: the exact result of {timed.op}", done)
                 exact = emulated.exact()
-                progress(f"{setting}: timing {timed.op}")
+                progress(f"{setting}: timing {timed.op}", done)
                 rows += _measured(setting, timed, exact, package, plan)
                 for impl in ("eager", "kernel"):
                     if impl in plan.impls:
-                        progress(f"{setting}: modelling {impl} {emulated.op}")
+                        progress(f"{setting}: modelling {impl} {emulated.op}", done)
                         row, profiles = _modelled(setting, emulated, exact, package, plan, impl)
                         rows.append(row)
                         keep(row, profiles)
@@ -128,14 +144,18 @@ def _measured(setting, case, exact, package, plan) -> list[dict]:
     if "eager" in plan.impls:
         calls["eager"] = case.eager
     if "compile" in plan.impls:
+        # Past a number of functions from one place, compiled code silently falls back to eager.
+        torch.compiler.reset()
         compiled = torch.compile(case.eager)
         try:
             compiled()
             calls["compile"] = compiled
         except Exception as error:  # whatever the compiler of this machine says
             notes["compile"] = f"torch.compile failed: {type(error).__name__}: {error}"[:300]
-    if "kernel" in plan.impls:
+    if "kernel" in plan.impls and case.package:
         calls["kernel"] = case.package
+    elif "kernel" in plan.impls:
+        notes["kernel"] = _no_kernel(case)
     rows = []
     with cpu_path() if plan.device is CPU else contextlib.nullcontext():
         package.reset_launches()
@@ -158,13 +178,23 @@ def _measured(setting, case, exact, package, plan) -> list[dict]:
         )  # fmt: skip
     for impl, note in notes.items():
         rows.append(
-            _row(setting, case, table="measured", impl=impl, device=plan.device.name, note=note)
-        )
+            _row(
+                setting, case, table="measured", impl=impl, device=plan.device.name, path="torch",
+                note=note,
+            )
+        )  # fmt: skip
     return rows
+
+
+def _no_kernel(case) -> str:
+    return f"no kernel: {case.beyond}"
 
 
 def _modelled(setting, case, exact, package, plan, impl):
     note = ""
+    chip = dict(table="modelled", impl=impl, target=plan.target, lnc=plan.lnc)
+    if case.package is None:
+        return _row(setting, case, path="torch", note=_no_kernel(case), **chip), ()
     if impl == "eager":
         launcher = EagerLaunches(package, plan.lnc)
         call, path = lambda: case.launches(launcher), "torch"
@@ -177,7 +207,7 @@ def _modelled(setting, case, exact, package, plan, impl):
         if not cost.launches:
             note, cost = "no launch was traced: the installed nki is not the emulator", None
     except package.NeuronVitUnsupported as refusal:
-        note, path = str(refusal), "torch"
+        note, path = f"PyTorch operations ran. {refusal}", "torch"
         with emulated_nki(plan.target, plan.lnc, strict=False), warnings.catch_warnings():
             # The note says the same, and says it for every row.
             warnings.simplefilter("ignore", package.NeuronVitFallbackWarning)
@@ -187,12 +217,12 @@ def _modelled(setting, case, exact, package, plan, impl):
     if cost is not None:
         times = dict(
             us=cost.us, us_optimistic=cost.us_optimistic, floor_us=cost.floor_us,
-            launches=cost.launches, launch_us=cost.launch_us, busy=cost.busy, trust=cost.trust,
+            launches=cost.launches, launch_us=cost.launch_us, busy=cost.busy, regime=cost.regime,
         )  # fmt: skip
-    row = _row(
-        setting, case, table="modelled", impl=impl, target=plan.target, lnc=plan.lnc, path=path,
-        parity=compare(result, exact), note=note, **times,
-    )  # fmt: skip
+        if case.op == "attention" and setting.shape.tokens(setting.resolution) >= LONG_ATTENTION:
+            times["regime"] = "attention"
+        times["trust"] = trust.statement(times["regime"])
+    row = _row(setting, case, path=path, parity=compare(result, exact), note=note, **chip, **times)
     return row, cost.profiles if cost else ()
 
 
@@ -212,12 +242,12 @@ def _whole(row: dict) -> float | None:
     return None if row["us"] is None else row["us"] + (row["launch_us"] or 0.0)
 
 
-def _row(setting, case, *, parity=None, busy=None, trust="", note="", **values) -> dict:
+def _row(setting, case, *, parity=None, note="", **values) -> dict:
     row = dict.fromkeys(KEYS)
     row.update(
         model=setting.shape.name, res=setting.resolution, batch=setting.batch, dtype=setting.dtype,
         tokens=setting.shape.tokens(setting.resolution), level=setting.level, op=case.op,
-        busy=busy, trust=trust, note=note, **values,
+        note=note, **values,
     )  # fmt: skip
     if parity is not None:
         row.update(cos=parity.cos, max_abs_err=parity.max_abs_err)

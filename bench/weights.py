@@ -3,7 +3,7 @@
 A freshly initialised Vision Transformer is a gentle test: unit norm weights, zero biases and small
 matrices make every block nearly the identity. Trained ones have norm weights spread around one,
 biases everywhere, and a few outlier channels that dominate the residual stream. The scales below
-put all of that into any module built from Linear, Conv2d and LayerNorm.
+put all of that into any module built from Linear, Conv2d, LayerNorm and RMSNorm.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ def fill_like_trained(module: nn.Module, seed: int) -> None:
     """
     generator = torch.Generator().manual_seed(seed)
     norm_weights = {
-        id(child.weight) for child in module.modules() if isinstance(child, nn.LayerNorm)
+        id(child.weight)
+        for child in module.modules()
+        if isinstance(child, (nn.LayerNorm, nn.RMSNorm))
     }
     for name, parameter in module.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)

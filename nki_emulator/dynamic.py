@@ -66,6 +66,8 @@ class DynamicView(NkiTensor):
     def __repr__(self):
         return f"NkiTensor({self.describe()})"
 
+    __str__ = __repr__
+
     # Views of a dynamic view.
 
     def __getitem__(self, key):
@@ -224,6 +226,7 @@ def access_pattern(tensor, view, scalar_offset, vector_offset, indirect_dim):
             "ap-vector-offset", f"vector_offset with indirect_dim={indirect_dim}; only 0 works."
         )
     _require_hbm(tensor, "vector_offset")
+    vector_offset = _without_ones(vector_offset)
     _vector_index(vector_offset, "vector_offset")
     if vector_offset.size < view.shape[0]:
         raise NkiValidationError(
@@ -334,6 +337,13 @@ def _scalar_index(index, role):
             f"{role} is {_shown(index)}; it must be a register or a (1, 1) tile of int32 or uint32 "
             f"in SBUF.",
         )
+
+
+def _without_ones(index):
+    """A tile (P, 1, 1), which `.ap` makes of a column, as (P, 1); other values as they are."""
+    if type(index) is NkiTensor and index.ndim > 2 and index.size == index.shape[0]:
+        return index._view(index.offset, (index.size, 1), (index.strides[0], 1))
+    return index
 
 
 def _vector_index(index, role):

@@ -2,8 +2,25 @@
 
 from enum import Enum
 
+from .errors import NkiValidationError
 
-class engine(Enum):
+
+class _Members(Enum):
+    """An enum whose members have no order."""
+
+    def _refuse(self, other):
+        # nki-library compares nc_versions with >=; the language guide, "Classes and enums", leaves
+        # enums no operator but == and !=.
+        raise NkiValidationError(
+            "enum-order",
+            f"{self} is compared with {other!r}: members of an enum have no order, only == and != "
+            f"are supported.",
+        )
+
+    __lt__ = __le__ = __gt__ = __ge__ = _refuse
+
+
+class engine(_Members):
     """Engines of a NeuronCore."""
 
     tensor = 1
@@ -15,7 +32,7 @@ class engine(Enum):
     unknown = 0
 
 
-class reduce_cmd(Enum):
+class reduce_cmd(_Members):
     """What an instruction does with the accumulator registers of its engine."""
 
     idle = 0
@@ -25,7 +42,7 @@ class reduce_cmd(Enum):
     load_reduce = 4
 
 
-class dge_mode(Enum):
+class dge_mode(_Members):
     """Who generates DMA descriptors."""
 
     unknown = 0
@@ -34,21 +51,21 @@ class dge_mode(Enum):
     none = 3
 
 
-class oob_mode(Enum):
+class oob_mode(_Members):
     """What an indirect access does with an index outside the tensor."""
 
     error = 0
     skip = 1
 
 
-class matmul_perf_mode(Enum):
+class matmul_perf_mode(_Members):
     """Performance modes of the tensor engine."""
 
     none = "none"
     double_row = "double_row"
 
 
-class nc_version(Enum):
+class nc_version(_Members):
     """NeuronCore generations."""
 
     gen2 = 2
@@ -56,7 +73,7 @@ class nc_version(Enum):
     gen4 = 4
 
 
-class dma_engine(Enum):
+class dma_engine(_Members):
     """Engines that can carry a transfer between two cores."""
 
     dma = 1

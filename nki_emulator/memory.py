@@ -17,6 +17,7 @@ import bisect
 import weakref
 
 from .errors import NkiCapacityError, NkiValidationError
+from .occupancy import Occupancy
 from .overlaps import connect
 from .report import TileUse
 
@@ -70,8 +71,8 @@ class Memory:
         self.peak = 0
         self.watched = False  # whether at_peak is kept
         self.at_peak = ()
-        self._gaps = [(0, capacity)]
-        self._irregular = False  # an explicit address was used: gaps are then found anew
+        self._gaps = [(0, capacity)]  # None: to be found anew
+        self._occupancy = None  # the regions by place, once an explicit address was used
         self._count = 0
 
     def place(self, storage, nbytes, address=None):
@@ -88,12 +89,16 @@ class Memory:
         )
         storage.partition = partition
         storage.address = start
-        if address is None:
-            self.live[number] = region
-            self.used += nbytes
-        else:
-            storage.explicit = self._irregular = True
+        if address is not None:
+            storage.explicit = True
             self._claim(region, storage)
+        else:
+            self.live[number] = region
+            if self._occupancy is None:
+                self.used += nbytes
+            else:
+                self._occupancy.add(region)
+                self.used = self._occupancy.used
         if self.used > self.peak:
             self.peak = self.used
             if self.watched:
@@ -101,36 +106,30 @@ class Memory:
 
     def _claim(self, region, storage):
         """Put a tile at the kernel's own address, whatever is there."""
+        if self._occupancy is None:
+            self._occupancy = Occupancy(self.capacity, self.live.values())
+        occupancy = self._occupancy
         in_the_way = []
-        for other in list(self.live.values()):
+        for other in occupancy.overlapping(region):
             owner = other.storage()
-            if owner is None or not region.overlaps(other):
+            if owner is None:
                 continue
             if owner.explicit:
                 connect(owner, storage)
             else:
                 in_the_way.append((other, owner))
+                occupancy.remove(other)
                 del self.live[other.number]
         self.live[region.number] = region
-        self._rebuild_gaps()
+        occupancy.add(region)
+        self._gaps = None
         for other, owner in sorted(in_the_way, key=lambda pair: pair[0].start - pair[0].end):
             size = other.end - other.start
             other.start = owner.address = self._first_fit(owner, size)
             other.end = other.start + size
             self.live[other.number] = other
-        self.used = self._most_used()
-
-    def _most_used(self):
-        """Bytes in use on the partition with most of them; bytes that tiles share count once."""
-        most = 0
-        for partition in {region.first_partition for region in self.live.values()}:
-            used = cursor = 0
-            for region in sorted(self.live.values(), key=lambda region: region.start):
-                if region.first_partition <= partition < region.last_partition:
-                    used += max(0, region.end - max(region.start, cursor))
-                    cursor = max(cursor, region.end)
-            most = max(most, used)
-        return most
+            occupancy.add(other)
+        self.used = occupancy.used
 
     def table(self):
         """The live tiles, largest first, one line each."""
@@ -144,6 +143,8 @@ class Memory:
 
     def _first_fit(self, storage, nbytes):
         size = self._rounded(nbytes)
+        if self._gaps is None:
+            self._gaps = self._found_gaps()
         for index, (start, end) in enumerate(self._gaps):
             place = self._fit(start, end, size)
             if place is not None:
@@ -190,18 +191,23 @@ class Memory:
                 f"address={address!r}: bytes {start}..{start + nbytes - 1} are not within the "
                 f"{self.capacity} bytes of a {self.name} partition.",
             )
-        if start % self.alignment:
+        # The stub does not tell the value of sbuf_min_align. nki-library's allocator aligns a tile
+        # to the size of its elements.
+        element = storage.info.nbytes
+        if start % element:
             raise NkiValidationError(
                 "address-alignment",
-                f"address={address!r}: byte {start} is not a multiple of {self.alignment}.",
+                f"address={address!r}: byte {start} is not a multiple of {element}, the size of "
+                f"{storage.info.name}.",
             )
         return partition, start
 
     def _release(self, number):
         region = self.live.pop(number)
-        if self._irregular:
-            self._rebuild_gaps()
-            self.used = self._most_used()
+        if self._occupancy is not None:
+            self._occupancy.remove(region)
+            self.used = self._occupancy.used
+            self._gaps = None
             return
         self.used -= region.end - region.start
         start, end = region.start, region.start + self._rounded(region.end - region.start)
@@ -214,16 +220,16 @@ class Memory:
             start = gaps.pop(index)[0]
         gaps.insert(index, (start, end))
 
-    def _rebuild_gaps(self):
+    def _found_gaps(self):
         """Gaps between the live regions, after an explicit address made them irregular."""
         gaps, cursor = [], 0
         for region in sorted(self.live.values(), key=lambda region: region.start):
             if region.start > cursor:
                 gaps.append((cursor, region.start))
-            cursor = max(cursor, region.start + self._rounded(region.end - region.start))
+            cursor = max(cursor, self._rounded(region.end))
         if cursor < self.capacity:
             gaps.append((cursor, self.capacity))
-        self._gaps = gaps
+        return gaps
 
 
 class PsumMemory(Memory):

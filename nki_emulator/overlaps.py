@@ -20,21 +20,23 @@ from .errors import NkiCapacityError, kernel_line
 class Overlaps:
     """What one tile has to know about the tiles on its bytes."""
 
-    __slots__ = ("rivals", "lost", "taken_by")
+    __slots__ = ("rivals", "lost", "taken_by", "empty")
 
     def __init__(self):
-        self.rivals = []  # weak references to the storages on the same bytes
+        self.rivals = {}  # weak references to the storages on the same bytes, by number
+        self.empty = False  # whether all of this tile's cells were taken
         self.lost = None  # flags of this tile's cells
         self.taken_by = ""
 
     def written(self, storage, tensor):
         """The view ``tensor`` of ``storage``, whose overlaps these are, has been written."""
+        self.empty = False
         if self.lost is not None:
             storage.cells(tensor, lost=True)[...] = False
         covered = None
-        for reference in self.rivals:
+        for reference in list(self.rivals.values()):
             rival = reference()
-            if rival is None or rival.shadow is None:
+            if rival is None or rival.shadow is None or rival.overlaps.empty:
                 continue
             if covered is None:
                 covered = _bytes_of(storage, tensor)
@@ -69,9 +71,8 @@ def connect(first, second):
             if storage.complete:
                 storage.complete = False
                 storage.shadow = np.ones(storage.nbytes // storage.unit, np.bool_)
-        rivals = storage.overlaps.rivals
-        rivals[:] = [reference for reference in rivals if reference() is not None]
-        rivals.append(weakref.ref(rival))
+        rivals, number = storage.overlaps.rivals, rival.number
+        rivals[number] = weakref.ref(rival, lambda _, r=rivals, n=number: r.pop(n, None))
 
 
 def _bytes_of(storage, tensor):
@@ -109,6 +110,7 @@ def _take(storage, covered, rival):
         overlaps.lost.reshape(shadow.shape)[box] |= cells
         overlaps.taken_by = f"{storage.describe()} was written at {kernel_line()}"
         shadow[box] &= ~cells
+        overlaps.empty = not shadow.any()
         rival.known.clear()
 
 

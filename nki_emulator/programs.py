@@ -22,6 +22,9 @@ from .regions import MemoryRegion
 from .session import Session
 from .storage import Storage
 
+# How long a program that is to end is given before it is told again.
+RETRY_SECONDS = 0.5
+
 
 class Abandoned(BaseException):
     """Ends a program whose launch has failed elsewhere; not an error that a kernel could handle."""
@@ -219,15 +222,19 @@ class Launch:
         """End program 1 wherever it is, and wait for its thread."""
         with self._turn:
             self._abandoned = True
-            if self._thread is not None and self.running == 1 and not self.sessions[1].ended:
-                # It is running, not waiting for its turn: raise in its thread at the next line.
+            running = self.running == 1 and not self.sessions[1].ended
+            if not running:
+                self._give(1)
+        if self._thread is None:
+            return
+        # If it runs instead of waiting for its turn, raise in its thread at the next line; again
+        # and again, since an exception that falls into a finalizer or a callback is lost there.
+        while self._thread.is_alive():
+            if running:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(
                     ctypes.c_ulong(self._thread.ident), ctypes.py_object(Abandoned)
                 )
-            else:
-                self._give(1)
-        if self._thread is not None:
-            self._thread.join()
+            self._thread.join(RETRY_SECONDS)
 
     def _require_same_shared(self):
         first, second = self.sessions

@@ -89,6 +89,8 @@ class PsumStorage(Storage):
             states = np.full(tensor.shape, states, np.uint8)
         elif (states == own).all():
             return True
+        elif accumulate is None and not states.any():
+            return False
         self._require_same_width(tensor, states, own)
         if accumulate is True:
             self._require_accumulable(states, target)

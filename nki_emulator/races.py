@@ -19,6 +19,7 @@ import math
 import numpy as np
 
 from .errors import NkiValidationError, kernel_line
+from .views import distinct
 
 # Flags of a cell: program p read it (READ << p), program p wrote it (WRITE << p).
 READ, WRITE = 1, 4
@@ -195,7 +196,7 @@ class Sharing:
         itemsize = self.storage.info.itemsize
         footprint = self.footprint
         footprint.refine(itemsize, self.base)
-        indices = np.unique(np.asarray(indices, np.int64))
+        indices = distinct(indices)
         key = (self.base, indices.tobytes(), wrote)
         if key not in footprint.known[footprint.launch.running]:
             footprint.touch(self, key, wrote, _Elements(footprint, self.base, indices, itemsize))

@@ -76,8 +76,8 @@ def sbuf_only(operand, role, engine):
     """GpSimd and the tensor engine's inputs: SBUF."""
     if operand.buffer is not SBUF:
         raise NkiValidationError(
-            "buffer-sbuf", f"{role} is in {operand.buffer.value}; {engine} reads and writes it in "
-            f"SBUF only."
+            "buffer-sbuf",
+            f"{role} is in {operand.buffer.value}; {engine} reads and writes it in SBUF only.",
         )
 
 
@@ -130,8 +130,9 @@ def not_packed(operand, role):
     """An engine that computes cannot look into x4 packed types."""
     if operand.info.kind == "packed":
         raise NkiValidationError(
-            "packed-dtype", f"{role} is {operand.dtype}; packed types go to nc_matmul_mx, "
-            f"dma_copy and tensor_copy only."
+            "packed-dtype",
+            f"{role} is {operand.dtype}; packed types go to nc_matmul_mx, "
+            f"dma_copy and tensor_copy only.",
         )
 
 

@@ -17,7 +17,7 @@ from .dtypes import lookup
 from .errors import NkiValidationError
 from .objects import NKIObject
 from .regions import MemoryRegion, is_on_chip
-from .shown import shown
+from .shown import BRIEF, WHOLE, shown
 
 
 class DynamicSlice:
@@ -647,8 +647,12 @@ class NkiTensor(NKIObject):
         raise NkiValidationError("tensor-iteration", "a tensor cannot be iterated over; index it.")
 
     def __repr__(self):
-        """Description and values, for print() and a debugger."""
-        return shown(self)
+        """Description and a few values, for a debugger and for messages."""
+        return shown(self, BRIEF)
+
+    def __str__(self):
+        """Description and values, for print()."""
+        return shown(self, WHOLE)
 
 
 # At the end, because a dynamic view is a tensor too.

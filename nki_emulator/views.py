@@ -41,6 +41,12 @@ def row_major(shape):
     return tuple(strides)
 
 
+def distinct(numbers):
+    """Integers as a flat sorted array without repetitions; quick where they are so already."""
+    flat = np.asarray(numbers, np.int64).reshape(-1)
+    return flat if (flat[1:] > flat[:-1]).all() else np.unique(flat)
+
+
 def coalesce(shape, strides):
     """The fewest (count, stride) pairs that visit the same elements in the same order."""
     pairs = []

@@ -6,6 +6,7 @@ of width 192 with 3 heads of 64, the widths of ViT tiny.
 
 from __future__ import annotations
 
+import functools
 from types import ModuleType
 
 import torch
@@ -13,7 +14,7 @@ import torch.nn.functional as F
 from sklearn.datasets import load_digits
 from torch import nn
 
-from bench.blocks import PreNormBlock, pack
+from bench.blocks import Attention, Mlp, PreNormBlock, pack
 
 SIDE = 8
 PATCH_ROWS, PATCH_COLUMNS = 2, 4
@@ -31,8 +32,12 @@ class DigitsViT(nn.Module):
         self.patch_embed = nn.Linear(PIXELS, hidden)
         self.class_token = nn.Parameter(torch.zeros(hidden))
         self.positions = nn.Parameter(0.5 * torch.randn(PATCHES + 1, hidden))
-        self.blocks = nn.ModuleList(PreNormBlock(hidden, heads, 4 * hidden) for _ in range(depth))
-        self.norm = nn.LayerNorm(hidden, eps=1e-6)
+        norm = functools.partial(nn.LayerNorm, hidden, eps=1e-6)
+        self.blocks = nn.ModuleList(
+            PreNormBlock(Attention(hidden, heads), Mlp(hidden, 4 * hidden, "gelu"), norm)
+            for _ in range(depth)
+        )
+        self.norm = norm()
         self.head = nn.Linear(hidden, CLASSES)
 
     def patches(self, images: torch.Tensor) -> torch.Tensor:

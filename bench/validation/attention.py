@@ -128,9 +128,7 @@ class _Scores(nl.NKIObject):
         columns = nl.ds(block * KEYS, KEYS)
         psum = nl.ndarray((ROWS, KEYS), dtype=nl.float32, buffer=nl.psum)
         nisa.nc_matmul(dst=psum, stationary=self.queries, moving=keys[:, columns])
-        nisa.tensor_reduce(
-            dst=self.largest[:, block : block + 1], op=nl.maximum, data=psum, axis=1
-        )
+        nisa.tensor_reduce(dst=self.largest[:, block : block + 1], op=nl.maximum, data=psum, axis=1)
         nisa.tensor_copy(dst=self.values[:, columns], src=psum)
 
     def negated_maximum(self):

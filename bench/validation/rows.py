@@ -160,14 +160,14 @@ PUBLISHED = [
     ),
     *(
         Published(
-            f"weights {size} MiB, one core", DMA, "trn2", 13.6 + size * 2**20 / 375e3,
+            f"weights, one core, {size} MiB", DMA, "trn2", 13.6 + size * 2**20 / 375e3,
             streams.stream, _stream(size, 4096), STREAMS,
         )
         for size in (16, 64, 256)
     ),
     *(
         Published(
-            f"weights {size} MiB, two cores", DMA, "trn2", 42.3 + size * 2**20 / 669e3,
+            f"weights, two cores, {size} MiB", DMA, "trn2", 42.3 + size * 2**20 / 669e3,
             streams.stream, _stream(size, 4096), STREAMS, lnc=2,
         )
         for size in (16, 64, 256)

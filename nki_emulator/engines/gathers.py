@@ -33,7 +33,7 @@ def local_gather(session, dst, src_buffer, index, num_elem_per_idx, num_valid_in
     rules.dtype_in(index, "index", ("uint16",))
     require_whole_cores(src_buffer, "src_buffer")
     require_same_cores(index, "index", src_buffer, "src_buffer")
-    rules.same_partitions(dst, "dst", src_buffer.shape[0], "src_buffer")
+    require_same_cores(dst, "dst", src_buffer, "src_buffer")
     if not is_integer(num_elem_per_idx) or num_elem_per_idx not in ELEMENTS:
         raise NkiValidationError(
             "gather-elements", f"num_elem_per_idx={num_elem_per_idx!r}; allowed: {list(ELEMENTS)}."

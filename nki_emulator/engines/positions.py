@@ -98,7 +98,7 @@ def topk(session, val_dst, idx_dst, src, n, name):
                 "topk-shape", f"{role} has shape {list(tensor.shape)}; topk takes 2-D tiles."
             )
         rules.dtype_in(tensor, role, ("uint32",) if role == "idx_dst" else ("bfloat16",))
-        rules.same_partitions(tensor, role, src.shape[0], "src")
+        require_same_cores(tensor, role, src, "src")
     require_whole_cores(src, "src")
     if idx_dst.shape != val_dst.shape:
         raise NkiValidationError(

@@ -11,6 +11,7 @@ from ..addresses import require_inside
 from ..dtypes import store_float32, to_float32
 from ..errors import NkiValidationError
 from ..tensor import NkiTensor
+from ..views import distinct
 
 
 class Rows:
@@ -106,14 +107,13 @@ class Rows:
     def _elements(self):
         """Flat numbers, in elements of the storage, of everything that the rows cover."""
         view = self.view
-        flat = view.offset + self.indices * view.scale
+        flat = view.offset + np.unique(self.indices) * view.scale
         for stride, size in zip(view.strides[1:], view.shape[1:]):
             flat = flat[..., None] + stride * np.arange(size)
         mine, unit = view.info.itemsize, view.storage.info.itemsize
-        flat = np.unique(flat)
         if mine > unit:
-            flat = flat[:, None] * (mine // unit) + np.arange(mine // unit)
-        return np.unique(flat * mine // unit if mine < unit else flat)
+            flat = flat[..., None] * (mine // unit) + np.arange(mine // unit)
+        return distinct(flat * mine // unit if mine < unit else flat)
 
 
 def converted(values, source, target):

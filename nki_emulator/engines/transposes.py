@@ -99,7 +99,7 @@ def check_mode(dst, stationary, double_row):
 
 def by_mode(session, dst, stationary, moving, accumulate):
     """dst = stationary transposed, bit for bit; moving is the identity."""
-    if accumulate or dst.storage.accumulation(dst, accumulate, session.target) is not False:
+    if accumulate or np.any(dst.storage.accumulation(dst, accumulate, session.target)):
         raise NkiValidationError(
             "matmul-transpose",
             f"accumulate={accumulate} on this PSUM location adds to what it holds; "

@@ -3,8 +3,7 @@
 Each function hands its arguments to the engine module that implements it.
 """
 
-from .. import addresses, registers
-from .. import enums as constants  # `nki.isa.constants`, where nki-library finds them
+from .. import addresses, enums, registers
 from ..engines import (
     copies,
     dma,
@@ -44,6 +43,9 @@ from ..session import NkiInstruction as NkiInstruction
 from ..session import active_session, current_session
 from ..targets import selected_target
 from .language import equal, maximum
+
+# `nki.isa.constants`, where nki-library finds the enumerations.
+constants = enums
 
 # NKI 0.6 stub, range_select: on_false_value must be the smallest float32.
 _FP32_MIN = -3.4028234663852886e38
@@ -206,9 +208,7 @@ def tensor_reduce(dst, op, data, axis, negate=False, keepdims=False, name=None):
 
 def tensor_partition_reduce(dst, op, data, name=None):
     """dst = reduction of data over its partitions, on the GpSimd engine."""
-    return _run(
-        "tensor_partition_reduce", gpsimd.tensor_partition_reduce, dst, op, data, name
-    )
+    return _run("tensor_partition_reduce", gpsimd.tensor_partition_reduce, dst, op, data, name)
 
 
 def tensor_scalar_cumulative(

@@ -66,8 +66,8 @@ RULES = {
         f"{LNC}: Launching a kernel on multiple cores",
     ),
     "jit-arguments": Rule(
-        "nki.jit takes no platform_target (an error since 0.3) and, beside the ignored mode, no "
-        "other argument",
+        "nki.jit takes no platform_target (an error since 0.3); mode, and the undocumented "
+        "debug_kernel, show_compiler_tb and experimental_flags, are ignored; nothing else is taken",
         f"{MIGRATION}: nki.jit(platform_target=...), nki.jit(mode=...)",
     ),
     "lnc": Rule(

@@ -21,8 +21,9 @@ RULES = {
         f"{LANGUAGE}: ndarray; {MIGRATION}: Improved allocation API",
     ),
     "address-alignment": Rule(
-        "an address is a multiple of tile_size.sbuf_min_align or psum_min_align",
-        f"{TILE_SIZE}: sbuf_min_align, psum_min_align",
+        "an address is a multiple of the size of the tile's elements",
+        f"{TILE_SIZE}: sbuf_min_align, psum_min_align (without their values; the vendor library's "
+        "allocator aligns to the element)",
     ),
     "address-overlap": Rule(
         "a tile is not read after a tile with an overlapping address was written",

@@ -24,6 +24,10 @@ RULES = {
         "an enum argument is a member that the instruction allows, not a number or a string",
         f"{EACH}; {MIGRATION}: Integer enum constants no longer supported",
     ),
+    "enum-order": Rule(
+        "members of an enum have no order; only == and != compare them",
+        f"{GUIDE}: Enumerations",
+    ),
     "flag": Rule(
         "what turns something on or off is True or False",
         EACH,

@@ -185,7 +185,7 @@ RULES = {
         f"{_TENSOR}.vector_select; {ISA}: dma_copy",
     ),
     "vector-index": Rule(
-        "a vector offset is a 2-D tile of int32 or uint32 in SBUF",
+        "a vector offset is a tile of int32 or uint32 in SBUF, one element a partition",
         f"{_TENSOR}.vector_select; {ISA}: dma_copy",
     ),
     "vector-instruction": Rule(

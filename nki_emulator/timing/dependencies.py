@@ -1,7 +1,8 @@
 """What each step waits for: data (read after write), and memory (write after read or write).
 
-Two steps touch the same memory if their boxes in one storage overlap. A tile that takes over memory
-of dead tiles waits, with its first writes, for the last use of those.
+Two steps touch the same memory if their boxes in one memory overlap (a storage, or tiles that the
+kernel placed over each other). A tile that takes over memory of dead tiles waits, with its first
+writes, for the last use of those.
 """
 
 TENSOR = "tensor"
@@ -25,28 +26,31 @@ def dependencies(steps, queues, inherited):
     or None to let every buffer be renamed (no waits for memory at all).
     """
     memories = {}
-    written = {operand.storage for step in steps for operand in step.writes}
+    written = {operand.memory for step in steps for operand in step.writes}
+    memory_of = {
+        operand.storage: operand.memory for step in steps for operand in (*step.writes, *step.reads)
+    }
     found = []
     for index, step in enumerate(steps):
         data, memory = set(), set()
         queue = queues[index]
         for operand in step.reads:
-            if operand.storage in written:
-                store = memories.get(operand.storage)
+            if operand.memory in written:
+                store = memories.get(operand.memory)
                 if store is None:
-                    store = memories[operand.storage] = _Memory()
+                    store = memories[operand.memory] = _Memory()
                 box = operand.box
                 for other, writer in store.writes.items():
                     if _meet(box, other):
                         data.add(writer)
         for operand in step.writes:
-            store = memories.get(operand.storage)
+            store = memories.get(operand.memory)
             if store is None:
-                store = memories[operand.storage] = _Memory()
+                store = memories[operand.memory] = _Memory()
             _wait_for_memory(step, operand, store, steps, queue, data, memory)
             if inherited is not None and operand.box not in store.writes:
-                for owner in inherited.get(operand.storage, ()):
-                    if owner in memories:
+                for owner in {memory_of[owner] for owner in inherited.get(operand.storage, ())}:
+                    if owner in memories and owner != operand.memory:
                         memory.update(memories[owner].last.values())
         _note(index, step, queue, memories, written)
         data.discard(index)
@@ -72,12 +76,12 @@ def _wait_for_memory(step, operand, store, steps, queue, data, memory):
 
 def _note(index, step, queue, memories, written):
     for operand in step.reads:
-        if operand.storage in written:
-            store = memories[operand.storage]
+        if operand.memory in written:
+            store = memories[operand.memory]
             store.reads[operand.box, queue] = index
             store.last[queue] = index
     for operand in step.writes:
-        store = memories[operand.storage]
+        store = memories[operand.memory]
         box = operand.box
         for other in [other for other in store.writes if _inside(other, box)]:
             del store.writes[other]
@@ -93,6 +97,4 @@ def _meet(one, other):
 
 
 def _inside(one, outer):
-    return (
-        outer[2] <= one[2] and one[3] <= outer[3] and outer[0] <= one[0] and one[1] <= outer[1]
-    )
+    return outer[2] <= one[2] and one[3] <= outer[3] and outer[0] <= one[0] and one[1] <= outer[1]

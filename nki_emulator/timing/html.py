@@ -4,7 +4,7 @@ import json
 from html import escape
 from pathlib import Path
 
-from .perfetto import NOTE, short, tracks
+from .perfetto import NOTE, TABLE, short, tracks
 
 # Source lines listed; the rest are summed up in a last row.
 LINES = 25
@@ -19,7 +19,8 @@ def page(title, claim, body):
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}'
         f'</title>\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<style>\n{style}</style></head><body>\n<h1>{escape(title)}</h1>\n"
-        f'<p><span class="note">{NOTE}</span> {escape(claim)}</p>\n{body}\n'
+        f'<p><span class="note">{NOTE}</span> {escape(claim.removeprefix(f"{NOTE}; "))}</p>\n'
+        f"{body}\n"
         f"<script>\n{script}</script></body></html>\n"
     )
 
@@ -45,7 +46,7 @@ def table(headings, rows):
         return ""
     numeric = [kind == "n" for kind, _ in rows[0]]
     head = "".join(
-        f'<th{" class=n" if n else ""}>{escape(text)}</th>' for text, n in zip(headings, numeric)
+        f"<th{' class=n' if n else ''}>{escape(text)}</th>" for text, n in zip(headings, numeric)
     )
     lines = [
         "<tr>" + "".join(f'<td class="{kind}">{text}</td>' for kind, text in row) + "</tr>"
@@ -60,12 +61,16 @@ def _timeline(profile):
     for event in profile.events:
         source = event.step.line
         text = f"{short(source)}  {source.text}" if source else ""
-        events.append(
-            [
-                order[event.track], round(event.start / 1e3, 4), round(event.end / 1e3, 4),
-                names.setdefault(event.step.op, len(names)), lines.setdefault(text, len(lines)),
-            ]
-        )  # fmt: skip
+        slices = [(event.step.op, event.start, event.end)]
+        if event.table:
+            slices.append((TABLE, *event.table))
+        for name, start, end in slices:
+            events.append(
+                [
+                    order[event.track], round(start / 1e3, 4), round(end / 1e3, 4),
+                    names.setdefault(name, len(names)), lines.setdefault(text, len(lines)),
+                ]
+            )  # fmt: skip
     data = {
         "tracks": list(order), "names": list(names), "lines": list(lines), "events": events,
         "total": max(profile.total / 1e3, 1e-3),

@@ -4,13 +4,15 @@ import json
 import os
 
 NOTE = "modelled, not measured"
+# What loading an activation table is called; no instruction of the kernel does it.
+TABLE = "table load"
 TRACKS = ("tensor", "vector", "scalar", "gpsimd", "dma load", "dma store")
 
 
 def trace(profile):
     """The trace as a dict: one slice a step, named by its instruction and source line."""
     threads = {name: number for number, name in enumerate(tracks(profile), 1)}
-    events = [_metadata("process_name", 0, f"{profile.target} core, {NOTE}")]
+    events = [_metadata("process_name", 0, f"{profile.target} core; {profile.claim}")]
     for name, number in threads.items():
         events.append(_metadata("thread_name", number, name))
         events.append(
@@ -31,7 +33,17 @@ def trace(profile):
                 },
             }
         )  # fmt: skip
-    return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": {"note": NOTE}}
+        if event.table:
+            events.append(
+                {
+                    "ph": "X", "pid": 1, "tid": threads[event.track], "name": TABLE,
+                    "ts": event.table[0] / 1e3, "dur": (event.table[1] - event.table[0]) / 1e3,
+                    "args": {"line": str(step.line), **details(step)},
+                }
+            )  # fmt: skip
+    return {
+        "traceEvents": events, "displayTimeUnit": "ns", "otherData": {"note": profile.claim},
+    }  # fmt: skip
 
 
 def write(profile, path):

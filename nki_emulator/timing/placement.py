@@ -93,8 +93,7 @@ def _place_memory(tiles, capacity, bank):
         inherited[tile.storage] = owners
         # An owner whose memory is now the tile's own matters no longer.
         placed = [
-            other for other in placed
-            if other.storage not in owners or not _covers(tile, other)
+            other for other in placed if other.storage not in owners or not _covers(tile, other)
         ]
         placed.append(tile)
     return inherited

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..hardware import HARDWARE
 from ..kernel import jit, watching
@@ -15,14 +15,14 @@ PRODUCTS = {"nc_matmul": 1, "nc_matmul_mx": 4}
 ENGINES = ("tensor", "vector", "scalar", "gpsimd")
 
 
-@dataclass
+@dataclass(repr=False)
 class Profile:
     """Modelled cost of one launch on ``cores`` cores; times are nanoseconds, nothing is measured.
 
     ``total`` is the literal bound: buffers as the kernel wrote them, launch excluded.
     ``optimistic`` lets every buffer be renamed and takes documented rates. ``floor`` is what
-    cannot be beaten under documented rates: the busiest engine at its peak, or the HBM bytes
-    (``floor_of`` says which).
+    cannot be beaten under documented rates: the busiest engine at its peak, or the bytes that DMA
+    moves from or to HBM at the theoretical rate (``floor_of`` says which).
     ``launch`` is the fixed cost of a launch, kept apart. ``busy`` and ``idle`` are per engine
     ("dma" for the DMA engines), on two cores their mean. ``matmul_utilisation`` is the share of
     ``total`` in which the tensor engine's peak would have done the multiply-adds.
@@ -44,8 +44,8 @@ class Profile:
     sbuf_peak: int
     psum_peak: int
     instructions: int
-    lines: list = field(repr=False)
-    events: list = field(repr=False)
+    lines: list
+    events: list
 
     def to_perfetto(self, path):
         """Write a trace that ui.perfetto.dev opens to ``path`` (JSON)."""
@@ -56,10 +56,20 @@ class Profile:
         with open(path, "w", encoding="utf-8") as file:
             file.write(html.page(title, self.claim, html.section(self)))
 
+    def __repr__(self):
+        return f"<Profile: {self}>"
+
     @property
     def claim(self):
         """How far the figures can be trusted, in a sentence."""
-        return trust.statement(trust.regime(self.busy))
+        return trust.statement(trust.regime(self.busy, self.total))
+
+    def __str__(self):
+        return (
+            f"{self.kernel} on {self.cores} {self.target} core{'s' if self.cores > 1 else ''}: "
+            f"{self.total / 1e3:.1f} us, {self.optimistic / 1e3:.1f} with buffers renamed, floor "
+            f"{self.floor / 1e3:.1f} ({self.floor_of}), without launch ({self.claim})"
+        )
 
     @property
     def idle(self):
@@ -140,14 +150,14 @@ def _busy(events, cores):
     busy = dict.fromkeys((*ENGINES, "dma"), 0.0)
     for event in events:
         name = "dma" if event.transfer else event.step.engine
-        busy[name] = busy.get(name, 0.0) + (event.end - event.start) / cores
+        busy[name] = busy.get(name, 0.0) + event.busy / cores
     return busy
 
 
 def _floor(cores, hardware, rate):
     """Nanoseconds that no schedule can beat, what sets them, and the HBM bytes read and written."""
     engines = defaultdict(float)
-    read = written = 0
+    read = written = moved = 0
     for steps in cores:
         costs = CostModel(hardware, optimistic=True)
         own = defaultdict(float)
@@ -156,6 +166,8 @@ def _floor(cores, hardware, rate):
                 cost = transfer(step, hardware, rate)
                 read += cost.hbm_read
                 written += cost.hbm_written
+                # Reading and writing go on at the same time.
+                moved += max(cost.hbm_read, cost.hbm_written)
             else:
                 # Row tiles run side by side, so a part of the rows counts for its part.
                 share = step.details.get("rows", 128) / 128
@@ -163,7 +175,7 @@ def _floor(cores, hardware, rate):
         for engine, time in own.items():
             engines[engine] = max(engines[engine], time)
     peak = min(len(cores) * hardware.dma_peak_rate, 2 * hardware.hbm_share)
-    engines["HBM"] = (read + written) / float(peak)
+    engines["HBM"] = moved / float(peak)
     name = max(engines, key=engines.get)
     return engines[name], name, read, written
 
@@ -182,7 +194,7 @@ def _lines(events):
     for event in events:
         entry = table[event.step.line, event.step.op]
         entry[0] += 1
-        entry[1] += event.end - event.start
+        entry[1] += event.busy
     rows = [
         (str(line), op, count, time, line.text if line else "")
         for (line, op), (count, time) in table.items()

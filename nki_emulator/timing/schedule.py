@@ -1,13 +1,15 @@
-"""The event model: engines run their queues in program order, DMA engines share one pipe.
+"""The event model: engines run their queues in program order, and so do the DMA queues.
 
 Every engine takes the steps of its own queue in order. A step starts when its engine is free, the
 data it reads is complete and the memory it writes is no longer needed. A DMA is issued by one of
 two queues, loads and stores (there are two descriptor generators a core), reaches the DMA engines
-after the first-byte latency, and moves its bytes there first come, first served. Row tiles of the
-tensor engine that use different rows run side by side.
+after the first-byte latency, and moves its bytes there. Row tiles of the tensor engine that use
+different rows run side by side. A register that an instruction takes its address from costs the
+sequencer's time but makes nobody wait: the trace does not say who reads it.
 """
 
 import heapq
+from collections import deque
 from dataclasses import dataclass
 
 from .costs import CostModel, transfer
@@ -17,8 +19,10 @@ DMA = "dma"
 LOAD, STORE = "dma load", "dma store"
 # Instructions in which the two cores of a launch wait for each other.
 MEETINGS = ("core_barrier", "sendrecv")
-# Rows of the tensor engine that can work apart from each other.
+# Rows of the tensor engine that can work apart from each other (isa stub, nc_matmul, row tiling).
 ROW_GROUPS, GROUP_ROWS = 4, 32
+# What happens at a time: a step starts, a DMA reaches the DMA engines, one leaves them.
+START, ARRIVE, MOVE = range(3)
 
 
 @dataclass(slots=True)
@@ -27,6 +31,7 @@ class Event:
 
     ``start`` and ``end`` of its use of the engine, and ``done``, when its result can be used.
     For a DMA ``start`` to ``end`` is the time in the DMA engines and ``issued`` the time of issue.
+    ``table`` is the (start, end) of the activation table that had to be loaded for it, or None.
     """
 
     step: object
@@ -36,6 +41,15 @@ class Event:
     done: float
     issued: float = 0.0
     transfer: object = None
+    table: tuple = None
+
+    @property
+    def busy(self):
+        """Nanoseconds that the engine works for this step; two DMA queues may share theirs."""
+        if self.transfer:
+            return self.transfer.time
+        table = self.table[1] - self.table[0] if self.table else 0.0
+        return self.end - self.start + table
 
 
 def queue_of(step):
@@ -80,8 +94,47 @@ class _Core:
     def __init__(self, hardware, optimistic):
         self.costs = CostModel(hardware, optimistic)
         self.table = LoadedFunctions(hardware)
-        self.pipe = 0.0  # when the DMA engines are free
+        self.scalar = 0.0  # when the scalar engine is free
+        self.pipe = _Pipe()
         self.rows = [0.0] * ROW_GROUPS  # when each group of the tensor engine's rows is free
+
+
+class _Pipe:
+    """The DMA engines of a core. Transfers of a queue follow each other; two queues with work take
+    turns packet by packet (DMA overview: round robin), so each gets half of the rate."""
+
+    def __init__(self):
+        self.queues = {LOAD: deque(), STORE: deque()}  # [index, nanoseconds of work left]
+        self.time = 0.0
+
+    def add(self, queue, index, work, now):
+        """A transfer arrives."""
+        self._work_until(now)
+        self.queues[queue].append([index, work])
+
+    def next(self):
+        """When the next transfer is finished, if no other arrives; None if there is none."""
+        heads = self._heads()
+        return self.time + min(left for _, left in heads) * len(heads) if heads else None
+
+    def finished(self, now):
+        """The transfers that are finished by now, which leave."""
+        self._work_until(now)
+        ended = [queue for queue in self.queues.values() if queue and queue[0][1] <= 1e-6]
+        return [queue.popleft()[0] for queue in ended]
+
+    def head(self, queue):
+        """The transfer that a queue is at, or None."""
+        return self.queues[queue][0][0] if self.queues[queue] else None
+
+    def _heads(self):
+        return [queue[0] for queue in self.queues.values() if queue]
+
+    def _work_until(self, now):
+        heads = self._heads()
+        for head in heads:
+            head[1] -= (now - self.time) / len(heads)
+        self.time = now
 
 
 class _Run:
@@ -128,8 +181,8 @@ class _Run:
             if count == 0:
                 self._push(index)
         while self.heap:
-            _, index = heapq.heappop(self.heap)
-            self._execute(index)
+            time, action, item = heapq.heappop(self.heap)
+            (self._execute, self._arrive, self._move)[action](item, time)
 
     def _push(self, index):
         start = self.ready[index]
@@ -137,53 +190,87 @@ class _Run:
         if step.engine == "tensor":
             rows = self.cores[step.core].rows
             start = max([start] + [rows[group] for group in _groups(step)])
-        heapq.heappush(self.heap, (start, index))
+        if step.engine == "scalar":
+            # The table is loaded as soon as the engine is free, while the step waits for its data.
+            core = self.cores[step.core]
+            start = max(start, core.scalar + core.table.time(step))
+        heapq.heappush(self.heap, (start, START, index))
         self.ready[index] = start
 
-    def _execute(self, index):
+    def _execute(self, index, time):
         partner = self.meetings.get(index)
         if partner is None:
-            self._start(index, self.ready[index])
+            self._start(index, time)
             return
         # Both cores are there when the second one comes.
         self.arrived.add(index)
         if partner in self.arrived:
             for one in (partner, index):
-                self._start(one, self.ready[index])
+                self._start(one, time)
 
     def _start(self, index, start):
         step = self.steps[index]
         core = self.cores[step.core]
         if step.engine == DMA:
-            event = self._transfer(step, index, start)
-            free = event.issued
-        else:
-            cost = self.costs[index]
-            end = start + core.table.time(step) + cost.occupancy
-            event = Event(step, self.tracks[index], start, end, end + cost.latency)
-            free = end
-            if step.engine == "tensor":
-                groups = _groups(step)
-                for group in groups:
-                    core.rows[group] = end
-                free = end if len(groups) == ROW_GROUPS else start
-        self.events[index] = event
+            self._issue(step, index, start)
+            return
+        cost = self.costs[index]
+        end = free = start + cost.occupancy
+        event = Event(step, self.tracks[index], start, end, end + cost.latency)
+        if step.engine == "scalar":
+            loading = core.table.load(step)
+            if loading:
+                event.table = (core.scalar, core.scalar + loading)
+            core.scalar = end
+        if step.engine == "tensor":
+            groups = _groups(step)
+            for group in groups:
+                core.rows[group] = end
+            free = end if len(groups) == ROW_GROUPS else start
+        self._follow(index, free)
+        self._finish(index, event)
+
+    def _follow(self, index, free):
+        """The engine or queue of a step takes its next one."""
         follower = self.next_in_queue.get(index)
         if follower is not None:
             self._release(follower, free)
+
+    def _finish(self, index, event):
+        self.events[index] = event
         for dependent, needs_data in self.dependents[index]:
             # Memory may be overwritten once it has been read; a write must be complete first.
             self._release(dependent, event.done if needs_data else event.end)
 
-    def _transfer(self, step, index, start):
-        hardware, core = self.hardware, self.cores[step.core]
-        cost = transfer(step, hardware, self.rate)
+    def _issue(self, step, index, start):
+        cost = transfer(step, self.hardware, self.rate)
         issued = start + cost.issue
-        begin = max(issued + hardware.dma_first_byte, core.pipe)
-        end = core.pipe = begin + cost.time
-        return Event(
-            step, self.tracks[index], begin, end, end + hardware.dma_notify, issued, cost
-        )
+        self.events[index] = Event(step, self.tracks[index], 0.0, 0.0, 0.0, issued, cost)
+        heapq.heappush(self.heap, (issued + self.hardware.dma_first_byte, ARRIVE, index))
+        self._follow(index, issued)
+
+    def _arrive(self, index, time):
+        core, queue = self.queues[index]
+        pipe = self.cores[core].pipe
+        pipe.add(queue, index, self.events[index].transfer.time, time)
+        if pipe.head(queue) == index:
+            self.events[index].start = time
+        heapq.heappush(self.heap, (pipe.next(), MOVE, core))
+
+    def _move(self, core, time):
+        """Something may be finished in a core's DMA engines."""
+        pipe = self.cores[core].pipe
+        ended = pipe.finished(time)
+        for index in ended:
+            event = self.events[index]
+            event.end = time
+            event.done = time + self.hardware.dma_notify
+            following = pipe.head(self.queues[index][1])
+            if following is not None:
+                self.events[following].start = time
+            self._finish(index, event)
+        if ended and pipe.next() is not None:
+            heapq.heappush(self.heap, (pipe.next(), MOVE, core))
 
     def _release(self, index, time):
         if time > self.ready[index]:
@@ -219,15 +306,19 @@ class LoadedFunctions:
 
     def __init__(self, hardware):
         self.hardware = hardware
-        self.loaded = None
+        self.loaded = frozenset()
 
     def time(self, step):
-        """Nanoseconds that a step waits for its table."""
+        """Nanoseconds that loading the table of a step takes."""
         function = step.details.get("function")
-        if step.engine != "scalar" or function in self.FREE or self._has(function):
+        if function in self.FREE or function in self.loaded:
             return 0.0
-        self.loaded = next((one for one in self.SETS if function in one), frozenset({function}))
         return float(self.hardware.table_load)
 
-    def _has(self, function):
-        return self.loaded is not None and function in self.loaded
+    def load(self, step):
+        """Load the table of a step; returns the time that it takes."""
+        time = self.time(step)
+        if time:
+            function = step.details["function"]
+            self.loaded = next((one for one in self.SETS if function in one), {function})
+        return time

@@ -6,7 +6,7 @@ everything between its first and last byte.
 """
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..dtypes import PRECISE
 from ..regions import is_on_chip
@@ -24,10 +24,13 @@ class Footprint:
     """An operand: shape, dtype and the box of memory it touches.
 
     ``run`` is the number of bytes that lie together, ``dense`` whether the innermost dimension has
-    no gaps; ``box`` is (first partition, end partition, first byte, end byte).
+    no gaps; ``box`` is (first partition, end partition, first byte, end byte) in ``memory``, which
+    is the storage itself or, for tiles that the kernel placed over each other, the first of those.
+    ``dynamic`` is that of the operand: how its address was found.
     """
 
     storage: int
+    memory: int
     buffer: object
     dtype: str
     offset: int
@@ -38,6 +41,12 @@ class Footprint:
     dense: bool
     on_chip: bool
     box: tuple
+    dynamic: str = ""
+
+    @property
+    def descriptors(self):
+        """How many pieces of memory the operand consists of."""
+        return -(-self.bytes // self.run)
 
 
 @functools.lru_cache(maxsize=65536)
@@ -50,8 +59,11 @@ def footprint(operand):
     for size in shape:
         elements *= size
     chip = is_on_chip(operand.buffer)
+    # Rows on other partitions, or gathered from anywhere, do not lie together.
+    apart = chip or operand.dynamic == "vector"
     free = list(zip(shape, strides))[1:] if chip else list(zip(shape, strides))
-    pairs = coalesce(*zip(*free)) if free else []
+    together = list(zip(shape, strides))[1:] if apart else free
+    pairs = coalesce(*zip(*together)) if together else []
     run = nbytes
     if pairs and pairs[-1][1] == 1:
         run = pairs[-1][0] * nbytes
@@ -65,20 +77,14 @@ def footprint(operand):
     else:
         start = operand.offset
         box = (0, 1, (start + low) * nbytes, (start + high + 1) * nbytes)
-    if operand.dynamic in ("vector", "indirect"):
-        run, box = _whole_rows(operand, nbytes, chip)
+    if operand.dynamic == "indirect":
+        box = (operand.partition, operand.partition + operand.partitions, 0, operand.tile_bytes)
+    if operand.dynamic == "vector":
+        box = (0, 1, 0, operand.partitions * operand.tile_bytes)
     return Footprint(
-        operand.storage, operand.buffer, operand.dtype, operand.offset, shape, elements,
-        elements * nbytes, run, dense, chip, box,
+        operand.storage, operand.storage, operand.buffer, operand.dtype, operand.offset, shape,
+        elements, elements * nbytes, run, dense, chip, box, operand.dynamic,
     )  # fmt: skip
-
-
-def _whole_rows(operand, nbytes, chip):
-    """Run and box of a gathered operand: rows lie anywhere in the tensor."""
-    if chip:
-        partitions = (operand.partition, operand.partition + operand.partitions)
-        return nbytes, (*partitions, 0, operand.tile_bytes)
-    return operand.pitch * nbytes, (0, 1, 0, operand.partitions * operand.tile_bytes)
 
 
 @dataclass(slots=True)
@@ -99,16 +105,42 @@ class Step:
         """Whether the accumulator registers are read out by this instruction."""
         return len(self.writes) > 1 and self.op in ACCUMULATING
 
+    @property
+    def reads_index(self):
+        """Whether the engine reads an address from a tile first."""
+        return len(self.reads) > 1 and any(
+            operand.dynamic == "scalar" for operand in (*self.writes, *self.reads)
+        )
+
 
 def steps(trace, core=0):
     """Every record of a trace as a :class:`Step`."""
+    shared = _shared_memory(trace)
     return [
         Step(
-            record.op, record.engine, _footprints(_written(record)), _footprints(record.reads),
-            record.elements, record.details, record.line, core,
+            record.op, record.engine, _footprints(_written(record), shared),
+            _footprints(record.reads, shared), record.elements, record.details, record.line, core,
         )
         for record in trace
     ]  # fmt: skip
+
+
+def _shared_memory(trace):
+    """{storage: (memory, bytes from its start)} of the tiles that a kernel placed itself."""
+    placed = {
+        operand.storage: operand
+        for record in trace
+        for operand in (*record.writes, *record.reads)
+        if operand.explicit
+    }
+    shared = {}
+    first, end = None, 0
+    for tile in sorted(placed.values(), key=lambda one: (one.buffer.value, one.address)):
+        if first is None or tile.buffer is not first.buffer or tile.address >= end:
+            first, end = tile, 0
+        end = max(end, tile.address + tile.tile_bytes)
+        shared[tile.storage] = (first.storage, tile.address - first.address)
+    return shared
 
 
 def _written(record):
@@ -116,5 +148,14 @@ def _written(record):
     return record.reads if record.op == "core_barrier" else record.writes
 
 
-def _footprints(operands):
-    return tuple(footprint(operand) for operand in operands)
+def _footprints(operands, shared):
+    return tuple(_moved(footprint(operand), shared) for operand in operands)
+
+
+def _moved(found, shared):
+    """The footprint in the memory that its tile shares with others."""
+    if found.storage not in shared:
+        return found
+    memory, distance = shared[found.storage]
+    first, last, low, high = found.box
+    return replace(found, memory=memory, box=(first, last, low + distance, high + distance))

@@ -10,7 +10,10 @@ COMMAND = "python -m bench validate"
 
 
 def errors():
-    """By regime (matmul, dma, attention, vector, small): median and largest error and the rows."""
+    """By regime (matmul, dma, attention, vector, small): median and largest error, rows, targets.
+
+    Rows that a figure was fitted on do not count.
+    """
     return json.loads(ERRORS.read_text(encoding="utf-8"))
 
 
@@ -25,23 +28,32 @@ def statement(regime):
     if figures is None:
         return f"modelled, not measured; no published measurement of this regime ({regime})"
     return (
-        f"modelled, not measured; on {figures['rows']} published {regime} kernels the model's "
+        f"modelled, not measured; on {figures['rows']} published {regime} kernels "
+        f"({', '.join(figures['targets'])}) the model's "
         f"median absolute error is {figures['median']:.0%}, the largest {figures['largest']:.0%} "
         f"({COMMAND})"
     )
 
 
-def regime(busy):
-    """The regime of a profile by its busiest resource: matmul, dma or vector."""
+def regime(busy, total):
+    """The regime of a profile by its busiest resource: matmul, dma or vector; small if none is
+    busy for half of the ``total`` time, so that latencies decide."""
     busiest = max(busy, key=busy.get)
+    if busy[busiest] < total / 2:
+        return "small"
     return {"tensor": "matmul", "dma": "dma"}.get(busiest, "vector")
 
 
 def fitted():
-    """(hardware, name, figure) of every figure that was fitted to a measurement."""
+    """(hardware, name, figure) of every figure that was fitted to measurements."""
     return [
         (hardware, name, figure)
         for hardware in HARDWARE.values()
         for name, figure in hardware.figures()
         if figure.tag == "fitted"
     ]
+
+
+def fitted_on():
+    """How the names of the rows begin that figures were fitted on."""
+    return tuple({figure.source.removeprefix("bench validate: ") for *_, figure in fitted()})

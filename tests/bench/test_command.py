@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import neuron_vit
-from bench import device, paths, report, rows
+from bench import device, page, paths, report, rows
 from bench.__main__ import main
 from bench.models import MODELS
 from bench.progress import ProgressLine
@@ -161,6 +161,16 @@ def test_a_neuron_device_is_found(monkeypatch):
     assert "Trainium, synchronised" in found.title
 
 
+def test_every_case_is_compiled_from_a_clean_slate(monkeypatch):
+    """Without that the ninth case would be eager under another name."""
+    calls = []
+    monkeypatch.setattr(torch.compiler, "reset", lambda: calls.append("reset"))
+    monkeypatch.setattr(torch, "compile", lambda function: calls.append("compile") or function)
+    setting = rows.Setting(MODELS["vit-ti16"], 32, 1, "fp32", "op")
+    rows.run([setting], neuron_vit, dataclasses.replace(PLAN, impls=("compile",)))
+    assert calls == ["reset", "compile"] * 6
+
+
 def test_compile_is_timed_and_its_failure_is_a_note(monkeypatch):
     plan = dataclasses.replace(PLAN, impls=("eager", "compile"))
     monkeypatch.setattr(torch, "compile", lambda function: function)
@@ -212,6 +222,76 @@ def test_list_shows_every_model(capsys):
     assert [line.split()[0] for line in lines] == ["model", *MODELS]
 
 
+def test_an_output_that_cannot_be_written_is_refused_first(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("bench.__main__.run", lambda *_: pytest.fail("ran"))
+    for option in ("--json", "--html"):
+        message = refused(capsys, option, str(tmp_path / "none" / "rows"))
+        assert "none" in message and "does not exist" in message
+        assert "is a folder" in refused(capsys, option, str(tmp_path))
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    assert "cannot be written" in refused(capsys, "--json", str(tmp_path / "rows"))
+    assert not (tmp_path / "rows").exists()
+
+
+def test_what_does_not_fit_in_memory_is_refused_first(capsys, monkeypatch):
+    monkeypatch.setattr("bench.__main__.run", lambda *_: pytest.fail("ran"))
+    message = refused(capsys, "--model", "vit-b16", "--batch", "1", "100000000")
+    assert "vit-b16 block 224px batch 100000000 bf16 needs" in message and "GiB" in message
+
+
+def test_every_combination_runs_once(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "bench.__main__.run", lambda settings, *_: asked.extend(map(str, settings)) or []
+    )
+    assert main(["--level", "op", "block", "op", "--batch", "1", "4", "1"]) == 0
+    assert asked == [
+        "vit-b16 op 224px batch 1 bf16", "vit-b16 block 224px batch 1 bf16",
+        "vit-b16 op 224px batch 4 bf16", "vit-b16 block 224px batch 4 bf16",
+    ]  # fmt: skip
+
+
+def test_progress_covers_the_whole():
+    told = []
+    setting = rows.Setting(MODELS["vit-ti16"], 32, 1, "fp32", "block")
+    rows.run([setting, setting], neuron_vit, PLAN, lambda text, done: told.append(done))
+    assert told == sorted(told) and told[0] == 0 and told[-1] == 0.5
+
+
+def test_a_family_beyond_the_kernels_is_eager_with_the_reason(tmp_path):
+    shape = dataclasses.replace(MODELS["dinov3-s16"], depth=1)
+    setting = rows.Setting(shape, 32, 1, "fp32", "block")
+    found = rows.run([setting], neuron_vit, PLAN)
+    eager, *others = found
+    assert (eager["table"], eager["impl"], eager["path"]) == ("measured", "eager", "torch")
+    assert eager["us"] > 0 and eager["cos"] > 0.99999
+    for row in others:
+        assert (row["path"], row["us"], row["speedup"], row["cos"]) == ("torch", None, None, None)
+        assert row["note"] == "no kernel: vit_block does not compute rotary embeddings"
+    assert "rotary embeddings" in report.text(found)
+    report.write_json(found, tmp_path / "rows.json")
+    page.write(found, page.Timelines(), device.CPU, tmp_path / "page.html")
+    assert "rotary embeddings" in (tmp_path / "page.html").read_text()
+
+
+def test_long_attention_is_a_regime_of_its_own():
+    for resolution, regime in ((32, False), (512, True)):
+        setting = rows.Setting(MODELS["vit-ti16"], resolution, 1, "bf16", "op")
+        plan = dataclasses.replace(PLAN, impls=("kernel",))
+        found = {row["op"]: row for row in rows.run([setting], neuron_vit, plan)}
+        assert (found["attention"]["regime"] == "attention") == regime
+        assert all(row["regime"] in row["trust"] for row in found.values())
+
+
+def test_engine_shares_stand_in_the_table(outcome):
+    modelled = outcome[0].split("\n\n")[1]
+    assert "T   V   S   G dma" in modelled
+    for row in outcome[1]:
+        if row["table"] == "modelled":
+            shares = [row["busy"][name] for name in ("tensor", "vector", "scalar", "gpsimd", "dma")]
+            assert " ".join(f"{100 * share:3.0f}" for share in shares) in modelled
+
+
 class Terminal(io.StringIO):
     def isatty(self):
         return True
@@ -220,7 +300,8 @@ class Terminal(io.StringIO):
 def test_progress_is_for_terminals():
     for stream, shown in ((io.StringIO(), False), (Terminal(), True)):
         with ProgressLine(stream) as progress:
-            progress("vit-b16 block")
+            progress("vit-b16 block", 0.25)
+        assert ("[#####...............]  25%" in stream.getvalue()) == shown
         assert ("vit-b16 block" in stream.getvalue()) == shown
         if shown:
             assert stream.getvalue().endswith("\r\x1b[2K")

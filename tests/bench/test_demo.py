@@ -7,7 +7,7 @@ import torch
 from transformers import ViTConfig, ViTModel
 
 import neuron_vit
-from bench.demo import digits, photo
+from bench.demo import digits, photo, worker
 from bench.demo.__main__ import conclude
 from bench.demo.gate import REQUIREMENTS, failures
 from bench.paths import cpu_path, emulated_nki
@@ -146,3 +146,19 @@ def test_vit_through_the_package(path):
         hidden = photo.PackagedViT(model, neuron_vit)(pixels)
     expected = model(pixels).last_hidden_state
     torch.testing.assert_close(hidden, expected, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_the_benchmark_says_whether_only_kernels_ran(refused, monkeypatch, capsys):
+    monkeypatch.setattr(worker, "BENCHED", ("vit-ti16",))
+    if refused:
+        real = neuron_vit.capability.check
+        refusal = neuron_vit.Support(False, "vit_block width=192 is odd", "use another")
+        monkeypatch.setattr(
+            "neuron_vit.capability.check",
+            lambda kernel, *rest: refusal if kernel == "vit_block" else real(kernel, *rest),
+        )
+    figures = {}
+    worker.bench(neuron_vit, figures)
+    assert figures == {"bench": {"only_nki": not refused}}
+    assert "modelled time on the chip" in capsys.readouterr().out

@@ -21,6 +21,11 @@ TOKENS = [
     ("dinov2-reg-b14", 224, 261),
     ("dinov2-reg-b14", 518, 1374),
     ("internvit-300m", 448, 1025),
+    ("dinov3-b16", 224, 201),
+    ("dinov3-b16", 512, 1029),
+    ("eva02-b14", 224, 257),
+    ("aimv2-l14", 224, 256),
+    ("so150m2-16", 256, 257),
 ]
 
 # hidden, heads, head size, MLP width, depth.
@@ -35,16 +40,39 @@ WIDTHS = {
     "siglip-so400m14": (1152, 16, 72, 4304, 27),
     "siglip-g16": (1536, 16, 96, 6144, 40),
     "dinov2-l14": (1024, 16, 64, 4096, 24),
+    "dinov3-hplus16": (1280, 20, 64, 5120, 32),
+    "eva02-l14": (1024, 16, 64, 2730, 24),
+    "aimv2-3b14": (3072, 24, 128, 8192, 24),
+    "qwen25vl-14": (1280, 16, 80, 3420, 32),
+    "internvit-6b14": (3200, 25, 128, 12800, 45),
+}
+
+# What the survey of families calls tiers 1 and 2, by how the names begin.
+FAMILIES = (
+    "vit-", "deit-", "clip-", "siglip-", "dinov2-", "internvit-", "dinov3-", "eva02-", "aimv2-",
+    "pixtral-", "qwen2vl-", "qwen25vl-", "qwen3vl-", "pe-core-", "so150m",
+)  # fmt: skip
+BEYOND = {
+    "vit-b16": "",
+    "dinov2-g14": "a gated MLP",
+    "dinov3-b16": "rotary embeddings",
+    "dinov3-7b16": "rotary embeddings and a gated MLP",
+    "eva02-b14": "rotary embeddings and a gated MLP with a norm inside",
+    "aimv2-h14": "a gated MLP",
+    "internvit-6b14": "a norm of queries and keys",
 }
 
 DEFAULTS = {
+    "dinov3-s16": transformers.DINOv3ViTConfig,
+    "aimv2-l14": transformers.Aimv2VisionConfig,
+    "pixtral-400m16": transformers.PixtralVisionConfig,
     "vit-b16": transformers.ViTConfig,
     "deit-b16": transformers.DeiTConfig,
     "clip-b32": transformers.CLIPVisionConfig,
     "siglip-b16": transformers.SiglipVisionConfig,
     "dinov2-b14": transformers.Dinov2Config,
 }
-ACTIVATIONS = {"gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh", "quick_gelu": "quick_gelu"}
+RENAMED = {"gelu_pytorch_tanh": "gelu_tanh"}
 
 
 @pytest.mark.parametrize("name, resolution, tokens", TOKENS)
@@ -69,9 +97,13 @@ def test_row_is_the_default_configuration(name):
         mlp,
     )
     assert shape.depth == config.num_hidden_layers
-    assert shape.eps == config.layer_norm_eps
+    eps = ("layer_norm_eps", "rms_norm_eps")
+    assert shape.eps == next((getattr(config, one) for one in eps if hasattr(config, one)), 1e-5)
+    assert shape.rope_theta == getattr(
+        config, "rope_theta", (getattr(config, "rope_parameters", None) or {}).get("rope_theta", 0)
+    )
     assert (shape.patch, shape.resolution) == (config.patch_size, config.image_size)
-    assert shape.activation == ACTIVATIONS[config.hidden_act]
+    assert shape.activation == RENAMED.get(config.hidden_act, config.hidden_act)
     assert shape.layer_scale == hasattr(config, "layerscale_value")
 
 
@@ -82,6 +114,16 @@ def test_row_is_consistent(shape):
     assert shape.name.endswith(str(shape.patch)) or shape.name == "internvit-300m"
     assert shape.tokens() == shape.tokens(shape.resolution)
     assert shape.source
+
+
+def test_every_family_is_there():
+    assert all(any(name.startswith(family) for name in MODELS) for family in FAMILIES)
+    assert all(name.startswith(FAMILIES) for name in MODELS)
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_what_is_beyond_the_kernel(name):
+    assert MODELS[name].beyond_the_kernel == BEYOND[name]
 
 
 def test_unknown_name_suggests_near_ones():

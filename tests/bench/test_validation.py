@@ -16,7 +16,7 @@ def found():
 
 
 def errors(found, *regimes):
-    return sorted(abs(one.error) for one in found if one.row.regime in regimes)
+    return sorted(abs(one.error) for one in found if one.row.regime in regimes and not one.fitted)
 
 
 def median(values):
@@ -30,7 +30,7 @@ def test_no_row_is_dropped(found):
 
 
 def test_products_and_transfers_within_fifteen_per_cent(found):
-    assert len(errors(found, MATMUL, DMA)) >= 20
+    assert len(errors(found, MATMUL, DMA)) >= 18
     assert median(errors(found, MATMUL, DMA)) <= 0.15
     assert median(errors(found, MATMUL)) <= 0.15
     assert median(errors(found, DMA)) <= 0.15
@@ -51,11 +51,14 @@ def test_every_row_says_where_it_is_from():
     assert all(row.source and row.microseconds > 0 for row in PUBLISHED)
 
 
-def test_fitted_rows_exist():
-    names = {row.name for row in PUBLISHED}
-    for _, _, figure in trust.fitted():
-        row = figure.source.removeprefix("bench validate: ").removesuffix(" (trn1)")
-        assert row in names, figure.source
+def test_fitted_rows_exist_and_do_not_count(found):
+    for prefix in trust.fitted_on():
+        assert any(row.name.startswith(prefix) for row in PUBLISHED), prefix
+    fitted = [one for one in found if one.fitted]
+    assert {one.row.name.split(",")[0] for one in fitted} == {"weights", "4096x8192x8192 bf16"}
+    counted = sum(figures["rows"] for figures in report.medians(found).values())
+    assert counted == len(found) - len(fitted)
+    assert report.text(found).count(" *") == len(fitted)
 
 
 def test_command(monkeypatch, tmp_path, capsys, found):

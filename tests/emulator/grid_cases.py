@@ -8,7 +8,8 @@ from nki_emulator import NkiError
 from nki_emulator.access import write_raw
 
 from . import grid_layouts as layouts
-from .grid import BUFFERS, Placed, call, place, plain_case
+from .grid import BUFFERS, plain_case
+from .grid_run import Placed, call, place
 from .grid_values import ALL
 
 

@@ -4,6 +4,7 @@ from . import (
     grid_rows_copies,
     grid_rows_dma,
     grid_rows_random,
+    grid_rows_reduce,
     grid_rows_scalar,
     grid_rows_search,
     grid_rows_tensor,
@@ -13,13 +14,13 @@ from . import (
 ROWS = [
     row
     for module in (
-        grid_rows_copies, grid_rows_vector, grid_rows_scalar, grid_rows_search, grid_rows_tensor,
-        grid_rows_dma, grid_rows_random,
+        grid_rows_copies, grid_rows_vector, grid_rows_reduce, grid_rows_scalar, grid_rows_search,
+        grid_rows_tensor, grid_rows_dma, grid_rows_random,
     )
     for row in module.ROWS
 ]  # fmt: skip
 
-# Functions without a row.
+# Functions without a row: registers are in test_registers.py, two cores in test_grid_cores.py.
 OTHERS = {
     "get_nc_version": "query",
     "get_nc_sub_version": "query",

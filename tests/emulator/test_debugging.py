@@ -21,7 +21,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def shown(make):
-    """What print() shows of a tensor made in a kernel; repr() and f-strings show the same."""
+    """What print() shows of a tensor made in a kernel. f-strings show the same, and repr(), which
+    stands in messages too, the same of a small tensor and a few lines of a large one."""
     texts = []
 
     def kernel():
@@ -29,7 +30,8 @@ def shown(make):
         texts.extend((str(tensor), repr(tensor), f"{tensor}"))
 
     simulate(kernel)()
-    assert len(set(texts)) == 1
+    assert texts[0] == texts[2]
+    assert texts[1] == texts[0] or ("..." in texts[1] and texts[1].count("\n") <= 5)
     return texts[0]
 
 

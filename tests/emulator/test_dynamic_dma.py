@@ -51,7 +51,15 @@ def by_pattern(x, i):
     return x.ap([[1, i.shape[0]], *rest], vector_offset=i, indirect_dim=0)
 
 
-@pytest.mark.parametrize("view_of", [by_select, by_pattern])
+def by_column(x, i):
+    """The second column of a tile of indices, as `.ap` with three pairs gives it."""
+    columns = tile((i.shape[0], 2), i.dtype)
+    nisa.tensor_copy(columns[:, 1:2], i)
+    column = columns.ap([[2, i.shape[0]], [1, 1], [1, 1]], offset=1)
+    return x.ap([[1, i.shape[0]], [1, x.shape[1]]], vector_offset=column, indirect_dim=0)
+
+
+@pytest.mark.parametrize("view_of", [by_select, by_pattern, by_column])
 @pytest.mark.parametrize("index_dtype", [np.int32, np.uint32])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_gather(view_of, index_dtype, dtype):

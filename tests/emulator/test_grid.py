@@ -1,6 +1,6 @@
 """The numeric grid: every instruction in its dtypes, buffers and layouts against NumPy.
 
-`grid.py` says how a row is run and what is checked, the `grid_rows_` modules hold the rows. The
+`grid_run.py` says how a row is run and what is checked, the `grid_rows_` modules hold the rows. The
 short grid takes a sample of the combinations of each row, the long one (`-m long`) all of them.
 """
 
@@ -16,8 +16,10 @@ from nki_emulator import NkiWarning
 from nki_emulator.targets import BY_NAME, selected_target
 
 from . import grid_cases as cases
-from .grid import plain_case, refuse, run
+from .grid import plain_case
+from .grid_layouts import FROM_32
 from .grid_rows import OTHERS, ROWS
+from .grid_run import refuse, run
 
 # Combinations of a row in the short grid: of dtypes, of layouts, on another target.
 DTYPES, LAYOUTS, OTHER_TARGET = 40, 40, 8
@@ -107,6 +109,19 @@ def test_all(row, target, on_target):
     if row.generation <= generation:
         on_target(target)
         check_on(row, generation, None)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [row for row in ROWS if row.instruction in ("local_gather", "topk", "nonzero_with_count")],
+    ids=str,
+)
+def test_a_gpsimd_core_reaches_its_own_partitions_only(row):
+    """Source, indices and results are in the same partitions."""
+    for operand in row.operands:
+        case = plain_case(row, partitions=16)
+        case.layouts[operand.role] = FROM_32
+        assert run(row, [case], partial(refuse, rule="same-cores"))
 
 
 def test_every_function_of_nki_isa_has_a_row_or_a_reason():

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from nki_emulator import NkiError
 from nki_emulator.access import write_raw
 
-from . import grid
+from .grid import plain_case
 from .grid_rows import ROWS
+from .grid_run import place
 from .support import nisa, nl, np, pair, simulate, tile
 
 CMD = nisa.reduce_cmd
@@ -107,7 +108,7 @@ def left_over():
 
 def arguments(row):
     """What the row passes, by parameter of the instruction."""
-    placed, env = grid.place(row, grid.plain_case(row))
+    placed, env = place(row, plain_case(row))
     options = row.options(env) if callable(row.options) else row.options
     found = {**{role: one.view for role, one in placed.items()}, **options}
     if row.instruction == "dma_compute":

@@ -5,8 +5,9 @@ from dataclasses import replace
 from nki_emulator.access import write_raw
 
 from . import grid_cases as cases
-from .grid import Operand, Row, execute, plain_case, refuse, run
+from .grid import Operand, Row, plain_case
 from .grid_layouts import COLUMNS, CORNER, REPEATED
+from .grid_run import execute, refuse, run
 from .grid_values import f32, steps
 from .support import nisa, nl, np, pytest
 

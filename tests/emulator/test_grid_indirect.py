@@ -11,9 +11,10 @@ import pytest
 
 from nki_emulator.access import write_raw
 
-from .grid import plain_case, refuse, run
+from .grid import plain_case
 from .grid_layouts import Layout
 from .grid_rows import ROWS
+from .grid_run import refuse, run
 from .support import nl, np
 
 # Instruction: operands that may be indirect.

@@ -45,11 +45,13 @@ def test_install_and_uninstall():
         assert "nki" not in sys.modules
         nki = nki_emulator.install()
         import nki.language as nl, nki.isa as nisa
+        from nki.isa import constants
         from nki.isa.constants import engine, dge_mode
         from nki import jit
         import nki.collectives
         assert nki_emulator.install() is nki is sys.modules["nki"]
         assert sys.modules["nki.language"] is nl is nki.language and engine is nisa.engine
+        assert constants is sys.modules["nki.isa.constants"] and constants.engine is engine
         nki_emulator.uninstall()
         assert not [name for name in sys.modules if name == "nki" or name.startswith("nki.")]
         try:

@@ -162,7 +162,28 @@ def test_addresses_stay_within_the_memory():
     end = 224 * KIB - 400
     pair("sbuf-full", kernel, ((0, end), nl.sbuf), ((0, end + 4), nl.sbuf))
     pair("psum-full", kernel, ((0, 7 * 2048), nl.psum), ((0, 8 * 2048), nl.psum))
-    pair("address-alignment", kernel, ((0, 8), nl.sbuf), ((0, 6), nl.sbuf))
+
+
+@pytest.mark.parametrize("precise", ["1", "0"])  # with 0, elements are wider here than on the chip
+@pytest.mark.parametrize(
+    "dtype, good, bad",
+    [(nl.float32, 8, 6), (nl.int32, 4, 2), (nl.bfloat16, 6, 5), (nl.float4_e2m1fn_x4, 2, 1)],
+)
+def test_an_address_is_aligned_to_the_elements(dtype, good, bad, precise, monkeypatch):
+    monkeypatch.setenv("NKI_PRECISE_FP", precise)
+
+    def kernel(byte, dtype=dtype):
+        nl.ndarray((64, 3), dtype=dtype, address=(0, byte))  # rule
+
+    pair("address-alignment", kernel, good, bad)
+    simulate(kernel)(bad, nl.float8_e5m2)
+
+
+def test_placed_tiles_stay_aligned_beside_an_odd_address():
+    session = Session()
+    fixed = session.allocate((128, 1), nl.bfloat16, nl.sbuf, address=(0, 2))
+    placed = session.allocate((128, 1), nl.float32, nl.sbuf)
+    assert (fixed.storage.address, placed.storage.address) == (2, 4)
 
 
 def test_an_address_in_psum_is_the_start_of_a_bank(on_target):
@@ -356,6 +377,40 @@ def test_bytes_that_tiles_share_count_once():
     assert session.sbuf.used == 608 == session.sbuf.peak
     kept.clear()
     assert session.sbuf.used == 0
+
+
+def test_many_tiles_at_addresses_of_their_own():
+    """Bytes in use and rivals of hundreds of tiles that come and go, against a count by byte."""
+    session, generator, kept = Session(), np.random.default_rng(0), []
+    for _ in range(400):
+        if kept and generator.random() < 0.4:
+            del kept[generator.integers(len(kept))]
+        else:
+            partition = int(generator.choice([0, 32, 64, 96]))
+            size = int(generator.integers(1, 3000)) * 4
+            address = (partition, int(generator.integers(0, 40 * KIB)) * 4)
+            partitions = int(generator.choice([1, 32, 128 - partition]))
+            kept.append(session.allocate((partitions, size), nl.uint8, nl.sbuf, address=address))
+        on = [_bytes_on(tensor.storage) for tensor in kept]
+        used = np.zeros((128, 224 * KIB // 4), np.bool_)
+        for rows, columns in on:
+            used[rows, columns] = True
+        assert session.sbuf.used == 4 * used.sum(axis=1).max()
+        if kept:
+            used[...] = False
+            used[on[-1]] = True
+            rivals = kept[-1].storage.overlaps.rivals if kept[-1].storage.overlaps else {}
+            expected = [t.storage.number for t, place in zip(kept[:-1], on) if used[place].any()]
+            assert sorted(rivals) == sorted(expected)
+
+
+def _bytes_on(storage):
+    """Partitions and words of a tile."""
+    first = storage.address // 4
+    return (
+        slice(storage.partition, storage.partition + storage.shape[0]),
+        slice(first, first + storage.pitch // 4),
+    )
 
 
 # Targets.

@@ -3,6 +3,8 @@
 The other rules have theirs in the tests of the instructions they belong to.
 """
 
+import operator
+
 from nki_emulator import NkiArgumentError, NkiNotImplemented, NkiUninitializedRead
 
 from .support import (
@@ -48,6 +50,25 @@ def test_lnc(bad):
 @pytest.mark.parametrize("bad", [{"platform_target": "trn2"}, {"inline": True}])
 def test_jit_arguments(bad):
     pair_of_calls("jit-arguments", lambda: nki.jit(mode="auto"), lambda: nki.jit(**bad))
+
+
+def test_enums_have_no_order():
+    versions = nisa.nc_version
+
+    def kernel(compare):
+        compare()
+
+    def later():
+        return nisa.get_nc_version() >= versions.gen3
+
+    pair("enum-order", kernel, lambda: nisa.get_nc_version() == versions.gen3, later, line=later)
+
+
+@pytest.mark.parametrize("compare", [operator.lt, operator.le, operator.gt, operator.ge])
+@pytest.mark.parametrize("members", [nisa.engine, nisa.oob_mode, nisa.dge_mode, nisa.reduce_cmd])
+def test_members_of_an_enum_have_no_order(members, compare):
+    first, second = list(members)[:2]
+    pair_of_calls("enum-order", lambda: first != second, lambda: compare(first, second))
 
 
 def test_instructions_outside_a_kernel():

@@ -252,6 +252,23 @@ def test_transpose_by_matmul_keeps_every_bit(dtype):
     same_bits(simulate(by_matmul)(x, accumulate=False, times=2), flat_transpose(x))
 
 
+def test_transposes_by_matmul_fill_a_tile_in_parts():
+    """accumulate=None overwrites a part that nothing has written, whatever lies beside it."""
+
+    def kernel(x, again=False):
+        data, identity = load(x), nl.shared_identity_matrix(64, dtype=x.dtype)
+        dst = nl.ndarray((20, 128), dtype=x.dtype, buffer=P)
+        for part in (0, 1):
+            nisa.nc_matmul(dst[:, nl.ds(64 * part, 64)], data, identity, is_transpose=True)
+        if again:
+            nisa.nc_matmul(dst[:, 32:96], data, identity, is_transpose=True)  # rule
+        return save(dst)
+
+    x = any_bits((64, 20), "bfloat16")
+    same_bits(simulate(kernel)(x), np.concatenate([flat_transpose(x)] * 2, axis=1))
+    pair("matmul-transpose", kernel, (x,), (x, True))
+
+
 def test_transpose_by_matmul_in_a_row_tile():
     def kernel(x):
         data = load(x)

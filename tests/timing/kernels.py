@@ -59,9 +59,7 @@ def products(x, groups, slots):
     for group in range(groups):
         target = psum[group % slots]
         for step in range(4):
-            nisa.nc_matmul(
-                dst=target, stationary=tile[:, 0:ROWS], moving=tile, accumulate=step > 0
-            )
+            nisa.nc_matmul(dst=target, stationary=tile[:, 0:ROWS], moving=tile, accumulate=step > 0)
         result = nl.ndarray((ROWS, 512), dtype=x.dtype, buffer=nl.sbuf)
         nisa.tensor_copy(dst=result, src=target)
         results.append(result)

@@ -31,8 +31,8 @@ def test_perfetto(modelled, tmp_path):
     assert "nc_matmul" in first["args"]["source"]
     last = max(e["ts"] + e["dur"] for e in slices)
     assert 0 < last * 1e3 <= modelled.total
-    assert "modelled, not measured" in json.dumps(trace["otherData"])
-    assert "modelled" in next(e for e in events if e["name"] == "process_name")["args"]["name"]
+    assert trace["otherData"]["note"] == modelled.claim
+    assert modelled.claim in next(e for e in events if e["name"] == "process_name")["args"]["name"]
 
 
 def test_page(modelled, tmp_path):
@@ -71,8 +71,36 @@ def test_launches_inside_other_code():
 
 def test_a_profile_is_readable(modelled):
     text = repr(modelled)
-    assert "events" not in text and "total" in text
-    assert sys.getsizeof(text) < 2000
+    assert modelled.claim in text and f"{modelled.total / 1e3:.1f} us" in text
+    assert sys.getsizeof(text) < 500
+
+
+def test_the_claim_is_that_of_the_regime():
+    assert trust.regime({"tensor": 60, "dma": 30}, 100) == "matmul"
+    assert trust.regime({"tensor": 30, "dma": 60}, 100) == "dma"
+    assert trust.regime({"tensor": 30, "scalar": 60}, 100) == "vector"
+    assert trust.regime({"tensor": 40, "dma": 49}, 100) == "small"
+    assert "no published measurement of this regime" in trust.statement("sparse")
+    for regime, figures in trust.errors().items():
+        assert f"{figures['median']:.0%}" in trust.statement(regime)
+
+
+def test_a_table_load_is_a_slice_of_its_own(tmp_path):
+    def kernel(x):
+        import nki.isa as nisa
+        import nki.language as nl
+
+        tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x)
+        nisa.activation(dst=tile, op=nl.exp, data=tile)
+
+    found = profile(kernel, zeros(128, 64))
+    found.to_perfetto(tmp_path / "trace.json")
+    trace = json.loads((tmp_path / "trace.json").read_text())
+    (load,) = [one for one in trace["traceEvents"] if one["name"] == "table load"]
+    assert (load["ts"], load["dur"]) == (0, 1.28)
+    found.to_html(tmp_path / "page.html")
+    assert "table load" in (tmp_path / "page.html").read_text()
 
 
 def test_lines_add_up(modelled):

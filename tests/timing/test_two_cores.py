@@ -48,7 +48,8 @@ def test_cores_wait_where_they_meet(slow):
     barriers = [event for event in found.events if event.step.op == "core_barrier"]
     assert len(barriers) == 2 and barriers[0].start == barriers[1].start
     stores = [
-        event for event in found.events
+        event
+        for event in found.events
         if event.track.endswith("dma store") and event.done <= barriers[0].start
     ]
     assert {event.step.core for event in stores} == {0, 1}, "both stores are complete before it"
@@ -75,8 +76,9 @@ def test_exchange():
             for _ in range(50):
                 nisa.tensor_scalar(dst=mine, data=mine, op0=nl.multiply, operand0=1.5)
         theirs = nl.ndarray(mine.shape, dtype=mine.dtype, buffer=nl.sbuf)
-        nisa.sendrecv(src=mine, dst=theirs, send_to_rank=1 - core, recv_from_rank=1 - core,
-                      pipe_id=0)
+        nisa.sendrecv(
+            src=mine, dst=theirs, send_to_rank=1 - core, recv_from_rank=1 - core, pipe_id=0
+        )
         out = nl.ndarray((2, 128, 512), dtype=x.dtype, buffer=nl.shared_hbm)
         nisa.dma_copy(dst=out[core], src=theirs)
         return out
