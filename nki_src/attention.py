@@ -101,8 +101,15 @@ def attend_pass(out, image, first, count, q, k, v, scale, q_view, k_view, v_view
         store_heads(out, image, start, size, first, rows)
 
 
-def attend(units, scale, selector, then=None):
-    """Attention of some units: an image, or a block of its queries that fits a PSUM bank.
+def attend(units, scale, selector):
+    """Attention of some units, see `Attend`."""
+    work = Attend(units, scale, selector, None)
+    for index in range(work.steps):
+        work.step(index)
+
+
+class Attend(nl.NKIObject):
+    """Attention of some units: an image each, or a block of its queries that fits a PSUM bank.
 
     units: list of (dst, queries, keys, values). dst: SBUF rows [128, query tiles, heads, d];
     queries, keys: `Heads` of Sq <= 512 and Sk tokens; values: rows [128, key tiles, heads, d + 1]
@@ -113,47 +120,89 @@ def attend(units, scale, selector, then=None):
     `Numerators` of a step of heads go along with `Weighted` of the step before, and those of the
     last heads of a unit also with `Maxima` of the next unit.
     """
-    previous = None
-    following = Maxima(units[0], scale)
-    interleave(following, None, None)
-    shift = following.shift_rows()
-    for index in range(len(units)):
-        following = None
-        if index + 1 < len(units):
-            following = Maxima(units[index + 1], scale)
-        heads = units[index][1].heads
-        step = units[index][1].scores_heads(units[index][2])
-        for first in range(0, heads, step):
-            last = min(first + step, heads)
-            numerators = Numerators(units[index], shift, selector, first, last, scale)
-            interleave(numerators, following if last == heads else None, previous)
-            previous = Weighted(units[index], numerators.values, first, last)
-        if following != None:
-            shift = following.shift_rows()
-        if then != None and index > 0:
-            then.push(index - 1)
-    interleave(previous, None, None)
-    if then != None:
-        then.push(len(units) - 1)
+
+    def __init__(self, units, scale, selector, then):
+        self.units = units
+        self.scale = scale
+        self.selector = selector
+        self.then = then
+        self.unit = -1
+        self.last = units[0][1].heads
+        self.following = Maxima(units[0], scale)
+        self.shift = None
+        self.previous = None
+        self.current = Together(self.following, None, None)
+        self.position = 0
+        self.steps = self.following.steps
+        for unit in units:
+            heads = unit[1].heads
+            step = unit[1].scores_heads(unit[2])
+            for first in range(0, heads, step):
+                count = min(step, heads - first)
+                self.steps += numerator_steps(unit, count)
+        self.steps += weighted_steps(units[-1], count)
+
+    def step(self, index):
+        """Step `index` of `steps`."""
+        if self.position == self.current.steps:
+            self.advance()
+        self.current.step(self.position)
+        self.position += 1
+        if index == self.steps - 1 and self.then != None:
+            self.then.push(len(self.units) - 1)
+
+    def advance(self):
+        """The next heads of the unit, or the first ones of the next unit."""
+        self.position = 0
+        heads = self.units[0][1].heads
+        if self.last == heads:
+            self.unit += 1
+            self.last = 0
+            if self.following != None:
+                self.shift = self.following.shift_rows()
+                self.following = None
+            if self.then != None and self.unit > 1:
+                self.then.push(self.unit - 2)
+        if self.unit == len(self.units):
+            self.current = Together(self.previous, None, None)
+        else:
+            self.open_heads()
+
+    def open_heads(self):
+        """The next heads of the current unit."""
+        unit = self.units[self.unit]
+        heads = unit[1].heads
+        first = self.last
+        self.last = min(first + unit[1].scores_heads(unit[2]), heads)
+        if self.last == heads and self.unit + 1 < len(self.units):
+            self.following = Maxima(self.units[self.unit + 1], self.scale)
+        numerators = Numerators(unit, self.shift, self.selector, first, self.last, self.scale)
+        self.current = Together(numerators, self.following, self.previous)
+        self.previous = Weighted(unit, numerators.values, first, self.last)
 
 
-def interleave(first, second, third):
-    """Issue all steps of `first`, and spread over them all steps of `second` and `third`, if any.
+class Together(nl.NKIObject):
+    """The steps of `first`, with all steps of `second` and `third`, if any, spread over them.
 
     Each is an object with `steps` and `step(index)`; its steps are issued in order.
     """
-    count = first.steps
-    done = [0, 0]
-    others = [second, third]
-    for index in range(count):
-        first.step(index)
+
+    def __init__(self, first, second, third):
+        self.first = first
+        self.others = [second, third]
+        self.done = [0, 0]
+        self.steps = first.steps
+
+    def step(self, index):
+        """Step `index` of `steps`."""
+        self.first.step(index)
         for which in range(2):
-            other = others[which]
+            other = self.others[which]
             if other != None:
-                target = (index + 1) * other.steps // count
-                for step in range(done[which], target):
+                target = (index + 1) * other.steps // self.steps
+                for step in range(self.done[which], target):
                     other.step(step)
-                done[which] = target
+                self.done[which] = target
 
 
 class Heads(nl.NKIObject):
@@ -362,7 +411,7 @@ class Numerators(nl.NKIObject):
         self.shared = max(1, BANK // queries.length())
         self.groups = ceil_div(last - first, self.shared)
         tiles = ceil_div(keys.length(), PARTITIONS)
-        self.steps = tiles * self.groups
+        self.steps = numerator_steps(unit, last - first)
         self.values = nl.ndarray(
             (PARTITIONS, tiles, last - first, queries.length()),
             dtype=queries.columns.dtype,
@@ -412,6 +461,19 @@ class Numerators(nl.NKIObject):
         )
 
 
+def numerator_steps(unit, heads):
+    """Steps of `Numerators` of some heads of a unit."""
+    queries, keys = unit[1], unit[2]
+    shared = max(1, BANK // queries.length())
+    return ceil_div(keys.length(), PARTITIONS) * ceil_div(heads, shared)
+
+
+def weighted_steps(unit, heads):
+    """Steps of `Weighted` of some heads of a unit."""
+    queries = unit[1]
+    return ceil_div(queries.length(), PARTITIONS) * ceil_div(heads, BANK // (queries.dim + 1))
+
+
 class Weighted(nl.NKIObject):
     """dst[q, h, :] = sum_k P[q, k] V[k, :] / sum_k P[q, k] for heads [first, last) of a unit.
 
@@ -431,7 +493,7 @@ class Weighted(nl.NKIObject):
         self.dim = queries.dim
         self.shared = BANK // (self.dim + 1)
         self.groups = ceil_div(last - first, self.shared)
-        self.steps = ceil_div(self.q_len, PARTITIONS) * self.groups
+        self.steps = weighted_steps(unit, last - first)
 
     def step(self, index):
         """Step `index` of `steps`."""

@@ -24,9 +24,15 @@ SBUF_BYTES = {"trn2": 224 * 1024, "trn3": 256 * 1024}
 USABLE = 0.95
 
 # Weights are streamed through SBUF in column slabs of about this size. Two slabs are live while
-# one is replaced by the next. At 32 KiB a ViT-B matrix is read in rows of 1 KiB or more, where
+# one is replaced by the next. At 36 KiB a ViT-B matrix
+# fits as a whole and is read in rows of 1 KiB or more, where
 # DMA rows below 512 bytes are inefficient (NKI DMA bandwidth guide). Our choice.
-SLAB_BYTES = 32 * 1024
+SLAB_BYTES = 36 * 1024
+
+# A slab arrives in transfers of about this size: the products of the first part need not wait for
+# the rest, and the issue of a transfer (0.6 us, Trainium2 architecture guide, DGE) stays hidden
+# behind the transfer before it. Our choice.
+WEIGHT_PART = 6 * 1024
 
 # Softmax numerators of one block of queries that are kept at a time. Our choice.
 SCORES_BYTES = 32 * 1024
@@ -69,6 +75,8 @@ def heads_per_chunk(head_dim):
 def slab_columns(depth, features, item):
     """Columns of a weight slab [depth, columns]: whole 128-chunks, at least one, at most all."""
     columns = SLAB_BYTES // (ceil_div(depth, PARTITIONS) * item)
+    if columns >= features:
+        return features
     if columns >= BANK:
         columns = columns // BANK * BANK
     else:
@@ -77,8 +85,12 @@ def slab_columns(depth, features, item):
 
 
 def slab_bytes(depth, features, item, out_in):
-    """Two slabs, and for the "out_in" layout two tiles of the weight rows that are transposed."""
-    size = 2 * ceil_div(depth, PARTITIONS) * slab_columns(depth, features, item) * item
+    """Two slabs, one if it is the whole weight, and for the "out_in" layout two tiles of the weight
+    rows that are transposed."""
+    columns = slab_columns(depth, features, item)
+    size = ceil_div(depth, PARTITIONS) * columns * item
+    if columns < features:
+        size = 2 * size
     if out_in:
         size = size + 2 * depth * item
     return size
@@ -207,20 +219,14 @@ def attention_heads(heads, q_len, k_len, head_dim, item, available):
     return count
 
 
-def block_bytes(images, heads_pass, block, flight, length, width, heads, head_dim, hidden, item):
-    """Peak of `vit_block` for a group of images, a pass of heads and a block of tokens.
-
-    The phases follow one another (see vit_block.py); the peak is the largest of them. flight: four
-    norm tiles and two units of attention exist at a time, and the columns of attention from the
-    start; otherwise one norm tile and one unit, and these columns when all heads are done.
-    """
+def block_attention_bytes(images, heads_pass, flight, length, width, heads, head_dim, item):
+    """Peak of the task `block.Attention` for a group of images and a pass of heads, with the
+    output that it leaves behind. flight: see `block_bytes`."""
     embed = heads * head_dim
     total = images * length
-    block = min(block, total)
-    tiles = ceil_div(block, PARTITIONS)
-    norm_tiles = NORM_FLIGHT if flight else 1
     vectors = 8 * ceil_div(width, PARTITIONS)
     columns = ceil_div(width, PARTITIONS) * total * item
+    norm_tiles = NORM_FLIGHT if flight else 1
     norm = columns + norm_tiles * width * (4 + 2 * item) + vectors
     rows = images * ceil_div(length, PARTITIONS) * embed * item
     attended = ceil_div(embed, PARTITIONS) * total * item
@@ -234,46 +240,90 @@ def block_bytes(images, heads_pass, block, flight, length, width, heads, head_di
     if flight:
         norm = norm + attended
         attend = attend + attended
+    return max(norm, attend, rows + attended)
+
+
+def block_rest_bytes(images, block, flight, length, width, heads, head_dim, hidden, item):
+    """Peak of the task `block.Rest` for a group of images and a block of tokens. flight: see
+    `block_bytes`."""
+    embed = heads * head_dim
+    total = images * length
+    block = min(block, total)
+    tiles = ceil_div(block, PARTITIONS)
+    norm_tiles = NORM_FLIGHT if flight else 1
+    vectors = 8 * ceil_div(width, PARTITIONS)
+    attended = ceil_div(embed, PARTITIONS) * total * item
     stream = tiles * width * 4
     normed = ceil_div(width, PARTITIONS) * block * item + norm_tiles * width * (4 + item) + vectors
     project = slab_bytes(embed, width, item, False) + 2 * width * item + BANK * 8
     merge = stream + max(3 * width * item, normed + project)
     finish = stream + mlp_bytes(block, width, hidden, width, item, False)
-    return max(norm, attend, rows + attended, attended + max(merge, finish))
+    return attended + max(merge, finish)
+
+
+def block_bytes(
+    groups, images, heads_pass, block, flight, length, width, heads, head_dim, hidden, item
+):
+    """Peak of `vit_block` for groups of images, a pass of heads and a block of tokens.
+
+    groups: 1, or 2 if the attention of a group goes along with the rest of another. flight: four
+    norm tiles and two units of attention exist at a time, and the columns of attention from the
+    start; otherwise one norm tile and one unit, and these columns when all heads are done.
+    """
+    attention = block_attention_bytes(
+        images, heads_pass, flight, length, width, heads, head_dim, item
+    )
+    rest = block_rest_bytes(images, block, flight, length, width, heads, head_dim, hidden, item)
+    return attention + rest if groups > 1 else max(attention, rest)
 
 
 def vit_block_plan(batch, length, width, heads, head_dim, hidden, item, available):
-    """(images a group, heads a pass, tokens a block, flight) that fit `available`; images is 0 if
-    none do.
+    """(images a group, heads a pass, tokens a block, flight, groups at a time) that fit
+    `available`; images is 0 if none do.
 
-    Prefers whole groups of about GROUP_TOKENS tokens, then work in flight (see `block_bytes`), then
-    large blocks, then as many heads as possible.
+    Prefers groups of about GROUP_TOKENS tokens, two of them at a time, then work in flight (see
+    `block_bytes`), then large blocks, then as many heads as possible.
     """
-    images = max(1, min(batch, GROUP_TOKENS // length))
-    while images > 0:
-        for flight in (True, False):
-            block = ceil_div(images * length, PARTITIONS) * PARTITIONS
-            while block > 0:
-                heads_pass = min(heads, HEADS_PER_PASS_MAX)
-                while heads_pass > 0:
-                    needed = block_bytes(
-                        images,
-                        heads_pass,
-                        block,
-                        flight,
-                        length,
-                        width,
-                        heads,
-                        head_dim,
-                        hidden,
-                        item,
-                    )
-                    if needed <= available:
-                        return images, heads_pass, block, flight
-                    heads_pass = heads_pass - 1
-                block = block - PARTITIONS
-        images = images - 1
-    return 0, 0, 0, False
+    most = max(1, min(batch, GROUP_TOKENS // length))
+    for groups, flight in ((2, True), (1, True), (1, False)):
+        images = min(most, ceil_div(batch, groups))
+        while images > 0 and (groups == 1 or batch > 1):
+            block, heads_pass = block_and_pass(
+                groups, images, flight, length, width, heads, head_dim, hidden, item, available
+            )
+            if block > 0:
+                return images, heads_pass, block, flight, groups
+            images = images - 1
+    return 0, 0, 0, False, 0
+
+
+def block_and_pass(
+    groups, images, flight, length, width, heads, head_dim, hidden, item, available
+):
+    """(tokens a block, heads a pass) for `vit_block_plan`; (0, 0) if none fit. With two groups at a
+    time a block has the whole group and a pass all heads."""
+    block = ceil_div(images * length, PARTITIONS) * PARTITIONS
+    while block > 0:
+        heads_pass = min(heads, HEADS_PER_PASS_MAX)
+        while heads_pass > 0:
+            needed = block_bytes(
+                groups,
+                images,
+                heads_pass,
+                block,
+                flight,
+                length,
+                width,
+                heads,
+                head_dim,
+                hidden,
+                item,
+            )
+            if needed <= available:
+                return block, heads_pass
+            heads_pass = heads_pass - 1 if groups == 1 else 0
+        block = block - PARTITIONS if groups == 1 else 0
+    return 0, 0
 
 
 # ---------------------------------------------------------------------------------------------
@@ -350,6 +400,6 @@ def vit_block(batch, tokens, width, heads, head_dim, hidden, dtype_name, target)
             return found
     item = DTYPE_BYTES[dtype_name]
     smallest = block_bytes(
-        1, 1, min(tokens, PARTITIONS), False, tokens, width, heads, head_dim, hidden, item
+        1, 1, 1, min(tokens, PARTITIONS), False, tokens, width, heads, head_dim, hidden, item
     )
     return fits("vit_block", smallest, target)

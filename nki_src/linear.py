@@ -12,7 +12,8 @@ import nki.isa as nisa
 import nki.language as nl
 
 from .limits import BANK, PARTITIONS, ceil_div
-from .tiles import load_rows, program_share, project_rows, transpose_rows
+from .project import project_rows
+from .tiles import load_rows, program_share, transpose_rows
 
 
 @nki.jit

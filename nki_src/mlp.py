@@ -13,7 +13,8 @@ import nki.language as nl
 
 from .limits import PARTITIONS, ceil_div, mlp_block_tokens
 from .linear import load_transposed, store_tiles
-from .tiles import available_bytes, dtype_bytes, program_share, project_columns, project_rows
+from .project import project_columns, project_rows
+from .tiles import available_bytes, dtype_bytes, program_share
 
 
 @nki.jit

@@ -20,7 +20,7 @@ A helper allocates what it needs and its locals end with it: SBUF use follows th
 import nki.isa as nisa
 import nki.language as nl
 
-from .limits import BANK, PARTITIONS, USABLE, ceil_div, slab_columns
+from .limits import BANK, PARTITIONS, USABLE, ceil_div
 
 # Columns of a product that share one load of the stationary operand: two PSUM banks, so that two
 # such groups of four are in flight while a third is evicted. Our choice.
@@ -132,37 +132,6 @@ def transpose_rows(dst, rows, weight, bias):
             )
 
 
-def load_weight(weight, layout, depth, first, columns):
-    """A slab of a weight matrix -> SBUF [128, chunks of depth, columns].
-
-    weight: HBM [depth, features] if layout is "in_out", [features, depth] (torch's Linear) if it
-    is "out_in". The first is read as it is needed; the second costs a tensor-engine transpose for
-    every 128 x 128 block, so weights that are used more than once should be packed "in_out".
-    """
-    chunks = ceil_div(depth, PARTITIONS)
-    slab = nl.ndarray((PARTITIONS, chunks, columns), dtype=weight.dtype, buffer=nl.sbuf)
-    if layout == "out_in":
-        for start in range(0, columns, PARTITIONS):
-            count = min(PARTITIONS, columns - start)
-            rows = load_rows(weight, first + start, count, depth, weight.dtype)
-            transpose_rows(slab[:, :, start : start + count], rows, None, None)
-    else:
-        full = depth // PARTITIONS
-        if full > 0:
-            source = weight[0 : full * PARTITIONS, first : first + columns]
-            nisa.dma_copy(
-                dst=slab[:, 0:full, :],
-                src=source.reshape_dim(0, (full, PARTITIONS)).permute((1, 0, 2)),
-            )
-        if full < chunks:
-            rest = depth - full * PARTITIONS
-            nisa.dma_copy(
-                dst=slab[0:rest, full, :],
-                src=weight[full * PARTITIONS : depth, first : first + columns],
-            )
-    return slab
-
-
 def contract(dst, stationary, moving, depth):
     """dst[m, n] = sum over the `depth` features f of stationary[f, m] * moving[f, n].
 
@@ -172,13 +141,13 @@ def contract(dst, stationary, moving, depth):
     contract_parts([dst], stationary, [moving], depth)
 
 
-def contract_parts(dsts, stationary, movings, depth):
+def contract_parts(dsts, stationary, movings, depth, begin=0, end=None):
     """`contract` of one stationary operand with several moving ones, each into its own PSUM bank.
 
     dsts and movings: lists of the same length. A stationary tile is loaded into the array once for
-    all of them.
+    all of them. begin, end: the chunks of the depth to contract now, all by default.
     """
-    for chunk in range(ceil_div(depth, PARTITIONS)):
+    for chunk in range(begin, ceil_div(depth, PARTITIONS) if end == None else end):
         size = min(PARTITIONS, depth - chunk * PARTITIONS)
         for part in range(len(dsts)):
             nisa.nc_matmul(
@@ -205,115 +174,3 @@ def split_free(columns, first, total):
         size = min(BANK, total - start)
         views.append(columns[:, :, first + start : first + start + size])
     return views
-
-
-def finish_rows(dst, data, bias, scale, residual):
-    """dst = residual + scale * (data + bias), in float32 until the last step rounds to dst.
-
-    data: PSUM [rows, n]; bias, scale, residual: SBUF of the same shape, or None. dst may be the
-    residual itself.
-    """
-    steps = []
-    if bias != None:
-        steps.append((nl.add, bias))
-    if scale != None:
-        steps.append((nl.multiply, scale))
-    if residual != None:
-        steps.append((nl.add, residual))
-    if len(steps) == 0:
-        nisa.tensor_copy(dst=dst, src=data)
-    value = data
-    for index in range(len(steps)):
-        op, operand = steps[index]
-        target = dst
-        if index < len(steps) - 1:
-            target = nl.ndarray(data.shape, dtype=nl.float32, buffer=nl.sbuf)
-        nisa.tensor_tensor(dst=target, data1=value, data2=operand, op=op)
-        value = target
-
-
-def project_rows(dst, columns, depth, weight, layout, bias, scale, residual, then=None):
-    """rows dst = residual + scale * (columns^T @ weight + bias).
-
-    dst: SBUF [128, tiles, features]; columns: SBUF [128, chunks of depth, tokens]; weight: HBM
-    matrix in `layout`; bias, scale: HBM [features] or None; residual: rows like dst, or None.
-    then: None, or an object whose `push` takes the tiles of dst, [<= 128, features] and in order,
-    each as soon as it is complete.
-    """
-    tokens = columns.shape[2]
-    features = dst.shape[2]
-    bias_row = broadcast_row(bias, 0, features)
-    scale_row = broadcast_row(scale, 0, features)
-    step = slab_columns(depth, features, dtype_bytes(weight.dtype))
-    for first in range(0, features, step):
-        slab = load_weight(weight, layout, depth, first, min(step, features - first))
-        for tile in range(ceil_div(tokens, PARTITIONS)):
-            token = tile * PARTITIONS
-            count = min(PARTITIONS, tokens - token)
-            for start in range(0, slab.shape[2], WIDE):
-                size = min(WIDE, slab.shape[2] - start)
-                parts = psum_parts(count, size)
-                contract_parts(
-                    parts,
-                    columns[:, :, token : token + count],
-                    split_free(slab, start, size),
-                    depth,
-                )
-                low = first + start
-                for psum in parts:
-                    high = low + psum.shape[1]
-                    finish_rows(
-                        dst[0:count, tile, low:high],
-                        psum,
-                        part_of(bias_row, count, low, high),
-                        part_of(scale_row, count, low, high),
-                        None if residual == None else residual[0:count, tile, low:high],
-                    )
-                    low = high
-            if then != None and first + slab.shape[2] == features:
-                then.push(dst[0:count, tile, :])
-
-
-def part_of(row, count, low, high):
-    """The first `count` partitions and columns [low, high) of a broadcast row; None stays None."""
-    if row == None:
-        return None
-    return row[0:count, low:high]
-
-
-def project_columns(dst, columns, depth, weight, layout, bias, activation):
-    """columns dst = activation(weight^T @ columns + bias).
-
-    dst: SBUF [128, chunks of features, tokens]; columns: SBUF [128, chunks of depth, tokens];
-    weight: HBM matrix in `layout`; bias: HBM [features] or None; activation: a nki.language
-    function that ScalarE evaluates while it evicts PSUM.
-    """
-    tokens = columns.shape[2]
-    features = weight.shape[1] if layout == "in_out" else weight.shape[0]
-    bias_columns = load_columns(bias, 0, features, PARTITIONS)
-    step = slab_columns(depth, features, dtype_bytes(weight.dtype))
-    for first in range(0, features, step):
-        slab = load_weight(weight, layout, depth, first, min(step, features - first))
-        for start in range(0, slab.shape[2], PARTITIONS):
-            size = min(PARTITIONS, slab.shape[2] - start)
-            chunk = (first + start) // PARTITIONS
-            for token in range(0, tokens, WIDE):
-                parts = psum_parts(size, min(WIDE, tokens - token))
-                contract_parts(
-                    parts,
-                    slab[:, :, start : start + size],
-                    split_free(columns, token, min(WIDE, tokens - token)),
-                    depth,
-                )
-                low = token
-                for psum in parts:
-                    high = low + psum.shape[1]
-                    nisa.activation(
-                        dst=dst[0:size, chunk, low:high],
-                        op=activation,
-                        data=psum,
-                        bias=None
-                        if bias_columns == None
-                        else bias_columns[0:size, chunk : chunk + 1],
-                    )
-                    low = high

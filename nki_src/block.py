@@ -1,0 +1,713 @@
+"""The two halves of a pre-norm block for a group of images, as tasks (see schedule.py).
+
+    `Attention`   norm1 of the rows of the group, queries, keys and values, attention
+    `Rest`        projection and residual, norm2, MLP and residual
+
+Tokens of a group are packed: every matmul outside attention sees them as one free axis, so an odd
+number of tokens an image costs nothing, and a weight slab is read once a group. `run` of
+schedule.py issues `Rest` of one group with `Attention` of another in its background: the first is
+bound by the tensor engine, the second by VectorE and ScalarE.
+
+For one group:
+
+1. rows -> norm1 -> columns (norm weight and bias ride on the eviction of the transpose).
+   `NormColumns` has four row tiles in flight, each in another step of its norm.
+2. for a pass of heads: queries and keys as `Heads`, values as rows, straight from the projection;
+   `Attend` of attention.py interleaves the images. Output rows stay on the chip; in the last pass
+   `ImageColumns` turns each image to columns, images packed, while the next one is computed.
+3. for a block of tokens (all of the group if they fit): the residual stream as float32 rows;
+   projection, bias, LayerScale and residual add in place -> rows, whose norm2 -> columns follows
+   tile by tile; the MLP with its residual add -> rows in the dtype of x.
+"""
+
+import nki.isa as nisa
+import nki.language as nl
+
+from .attention import Attend, Heads
+from .limits import BANK, PARTITIONS, ceil_div, heads_per_chunk, query_block
+from .mlp import activation_function
+from .norm import NormTile
+from .project import (
+    ColumnsProjection,
+    RowsProjection,
+    finish_rows,
+    load_weight,
+    part_of,
+)
+from .tiles import (
+    WIDE,
+    broadcast_row,
+    contract,
+    contract_parts,
+    dtype_bytes,
+    load_columns,
+    load_rows,
+    psum_parts,
+    split_free,
+    transpose_rows,
+)
+
+
+class Weights(nl.NKIObject):
+    """The parameters of a block, or of several, stacked in front: HBM tensors or None, named as
+    the arguments of `vit_block`."""
+
+    def __init__(
+        self,
+        norm1_weight,
+        norm1_bias,
+        qkv_weight,
+        qkv_bias,
+        proj_weight,
+        proj_bias,
+        scale1,
+        norm2_weight,
+        norm2_bias,
+        fc1_weight,
+        fc1_bias,
+        fc2_weight,
+        fc2_bias,
+        scale2,
+    ):
+        self.norm1_weight = norm1_weight
+        self.norm1_bias = norm1_bias
+        self.qkv_weight = qkv_weight
+        self.qkv_bias = qkv_bias
+        self.proj_weight = proj_weight
+        self.proj_bias = proj_bias
+        self.scale1 = scale1
+        self.norm2_weight = norm2_weight
+        self.norm2_bias = norm2_bias
+        self.fc1_weight = fc1_weight
+        self.fc1_bias = fc1_bias
+        self.fc2_weight = fc2_weight
+        self.fc2_bias = fc2_bias
+        self.scale2 = scale2
+
+    def layer(self, index):
+        """The parameters of block `index`, an int or a register, of stacked ones."""
+        return Weights(
+            layer_of(self.norm1_weight, index),
+            layer_of(self.norm1_bias, index),
+            layer_of(self.qkv_weight, index),
+            layer_of(self.qkv_bias, index),
+            layer_of(self.proj_weight, index),
+            layer_of(self.proj_bias, index),
+            layer_of(self.scale1, index),
+            layer_of(self.norm2_weight, index),
+            layer_of(self.norm2_bias, index),
+            layer_of(self.fc1_weight, index),
+            layer_of(self.fc1_bias, index),
+            layer_of(self.fc2_weight, index),
+            layer_of(self.fc2_bias, index),
+            layer_of(self.scale2, index),
+        )
+
+
+def layer_of(tensor, index):
+    """Row `index` of the first axis; None stays None."""
+    if tensor == None:
+        return None
+    return tensor.select(0, index)
+
+
+class Form(nl.NKIObject):
+    """What all groups and layers of a launch have in common.
+
+    length, heads, dim: tokens an image, heads and their size; eps, norm, activation, scale: as
+    the arguments of `vit_block`; dtype: of x; heads_pass, block, flight: see
+    `limits.vit_block_plan`; selectors: `attention.shift_selectors` of such passes.
+    """
+
+    def __init__(self, length, heads, dim, eps, norm, activation, scale, dtype, plan, selectors):
+        images, heads_pass, block, flight, groups = plan
+        self.length = length
+        self.heads = heads
+        self.dim = dim
+        self.eps = eps
+        self.norm = norm
+        self.activation = activation
+        self.scale = scale
+        self.dtype = dtype
+        self.images = images
+        self.heads_pass = heads_pass
+        self.block = block
+        self.flight = flight
+        self.selectors = selectors
+
+
+class Group(nl.NKIObject):
+    """Images whose tokens are worked on together: `count` tokens from row `first` of HBM x and out,
+    both [tokens, width].
+
+    rows: None if a layer reads them from x, else SBUF [128, tiles, width] in the dtype of x;
+    normed: `NormColumns` that the layer before has begun, or None; attended: what `Attention`
+    leaves for `Rest`, an `ImageColumns`.
+    """
+
+    def __init__(self, x, out, first, count):
+        self.x = x
+        self.out = out
+        self.first = first
+        self.count = count
+        self.rows = None
+        self.normed = None
+        self.attended = None
+
+
+class Attention(nl.NKIObject):
+    """The task from the rows of a group to `group.attended`."""
+
+    def __init__(self, group, weights, form):
+        self.group = group
+        self.weights = weights
+        self.form = form
+        self.stages = 1 + 4 * ceil_div(form.heads, form.heads_pass)
+        self.columns = None
+        self.rows = None
+        self.queries = None
+        self.keys = None
+        self.values = None
+
+    def weight(self, stage):
+        """About the cycles of the tensor engine, or what others take instead."""
+        form = self.form
+        count = self.group.count
+        chunks = ceil_div(self.weights.qkv_weight.shape[0], PARTITIONS)
+        if stage == 0:
+            return 4.0 * count * chunks
+        part = (stage - 1) % 4
+        if part < 3:
+            return 1.0 * count * chunks * ceil_div(form.heads_pass * form.dim, PARTITIONS)
+        return 6.0 * count * ceil_div(form.length, PARTITIONS) * form.heads_pass / 2
+
+    def open(self, stage):
+        """The work of a stage."""
+        form = self.form
+        group = self.group
+        if stage == 0:
+            embed = form.heads * form.dim
+            # Made first, so that what it leaves free is in one piece when later tiles are gone.
+            group.attended = ImageColumns(embed, form.length, group.count, form.dtype, form.flight)
+            return self.open_norm()
+        first = (stage - 1) // 4 * form.heads_pass
+        heads = min(form.heads_pass, form.heads - first)
+        part = (stage - 1) % 4
+        embed = form.heads * form.dim
+        weight = self.weights.qkv_weight
+        bias = self.weights.qkv_bias
+        if part == 0:
+            if first == 0:
+                self.columns = group.normed.columns
+                group.normed = None
+            self.queries = HeadsProjection(
+                self.columns, weight, bias, first * form.dim, heads, form.dim
+            )
+            return self.queries
+        if part == 1:
+            self.keys = HeadsProjection(
+                self.columns, weight, bias, embed + first * form.dim, heads, form.dim
+            )
+            return self.keys
+        if part == 2:
+            self.values = ValuesProjection(
+                self.columns,
+                form.length,
+                weight,
+                bias,
+                2 * embed + first * form.dim,
+                heads,
+                form.dim,
+            )
+            return self.values
+        return self.open_attend(first, heads)
+
+    def open_norm(self):
+        """The norm of rows from HBM, or what is left of the norm that the layer before began."""
+        group = self.group
+        if group.normed != None:
+            return NormWork(group.normed, None, 0, 0)
+        form = self.form
+        weights = self.weights
+        width = group.x.shape[1]
+        group.normed = NormColumns(
+            width,
+            group.count,
+            form.dtype,
+            weights.norm1_weight,
+            weights.norm1_bias,
+            form.eps,
+            form.norm,
+            form.flight,
+        )
+        return NormWork(group.normed, group.x, group.first, group.count)
+
+    def open_attend(self, first, heads):
+        """Attention of heads [first, first + heads) of all images."""
+        form = self.form
+        group = self.group
+        tiles = ceil_div(form.length, PARTITIONS)
+        images = group.count // form.length
+        dim = form.dim
+        if first == 0:
+            group.attended.rows = nl.ndarray(
+                (PARTITIONS, images * tiles, form.heads * dim), dtype=form.dtype, buffer=nl.sbuf
+            )
+        last = first + heads == form.heads
+        if last:
+            self.columns = None
+        rows = group.attended.rows[:, :, first * dim : (first + heads) * dim]
+        rows = rows.reshape_dim(2, (heads, dim))
+        queries = self.queries.heads
+        keys = self.keys.heads
+        values = self.values.values
+        self.queries = None
+        self.keys = None
+        self.values = None
+        block = query_block(form.length, form.length, dtype_bytes(form.dtype))
+        units = []
+        for image in range(images):
+            token = image * form.length
+            tile = image * tiles
+            for start in range(0, form.length, block):
+                size = min(block, form.length - start)
+                begin = tile + start // PARTITIONS
+                units.append(
+                    (
+                        rows[:, begin : begin + ceil_div(size, PARTITIONS), :, :],
+                        queries.tokens(token + start, token + start + size),
+                        keys.tokens(token, token + form.length),
+                        values[:, tile : tile + tiles, :, :],
+                    )
+                )
+        selector = form.selectors[0] if heads == form.heads_pass else form.selectors[1]
+        then = group.attended if last and form.flight else None
+        if form.flight:
+            return Attend(units, form.scale, selector, then)
+        return AttendEach(units, form.scale, selector)
+
+
+class AttendEach(nl.NKIObject):
+    """`Attend` of one unit after another, where SBUF has no room for two at a time."""
+
+    def __init__(self, units, scale, selector):
+        self.units = units
+        self.scale = scale
+        self.selector = selector
+        self.steps = len(units)
+
+    def step(self, index):
+        """Unit `index`."""
+        work = Attend([self.units[index]], self.scale, self.selector, None)
+        for step in range(work.steps):
+            work.step(step)
+
+
+class Rest(nl.NKIObject):
+    """The task from `group.attended` to the rows of the next layer.
+
+    then: an object whose `push` takes the finished row tiles [<= 128, width] in order.
+    """
+
+    def __init__(self, group, weights, form, then):
+        self.group = group
+        self.weights = weights
+        self.form = form
+        self.then = then
+        self.stages = 4 * ceil_div(group.count, form.block)
+        self.attended = None
+        self.stream = None
+        self.normed = None
+        self.columns = None
+        self.hidden = None
+        self.result = None
+
+    def weight(self, stage):
+        """About the cycles of the tensor engine."""
+        weights = self.weights
+        size = min(self.form.block, self.group.count)
+        width, hidden = weights.fc1_weight.shape
+        chunks = ceil_div(width, PARTITIONS)
+        part = stage % 4
+        if part == 0:
+            return 1.0 * size * chunks * ceil_div(weights.proj_weight.shape[0], PARTITIONS)
+        if part == 1:
+            return 0.2 * size * chunks
+        return 1.0 * size * chunks * ceil_div(hidden, PARTITIONS)
+
+    def open(self, stage):
+        """The work of a stage."""
+        form = self.form
+        group = self.group
+        weights = self.weights
+        start = stage // 4 * form.block
+        size = min(form.block, group.count - start)
+        part = stage % 4
+        if part == 0:
+            return self.open_projection(start, size)
+        if part == 1:
+            return NormWork(self.normed, None, 0, 0)
+        if part == 2:
+            self.columns = self.normed.columns
+            self.normed = None
+            width, hidden = weights.fc1_weight.shape
+            self.hidden = nl.ndarray(
+                (PARTITIONS, ceil_div(hidden, PARTITIONS), size), dtype=form.dtype, buffer=nl.sbuf
+            )
+            return ColumnsProjection(
+                self.hidden,
+                self.columns,
+                width,
+                weights.fc1_weight,
+                "in_out",
+                weights.fc1_bias,
+                activation_function(form.activation),
+            )
+        self.columns = None
+        return self.open_output(start, size)
+
+    def open_projection(self, start, size):
+        """Projection and residual of the tokens [start, start + size), pushed into norm2."""
+        form = self.form
+        group = self.group
+        weights = self.weights
+        if self.attended == None:
+            self.attended = group.attended.finish()
+            group.attended = None
+        # Without LayerScale the bias of the projection can wait for it in the residual.
+        early = weights.proj_bias if weights.scale1 == None else None
+        late = None if weights.scale1 == None else weights.proj_bias
+        self.stream = residual_rows(group, start, size, early)
+        width = self.stream.shape[2]
+        self.normed = NormColumns(
+            width,
+            size,
+            form.dtype,
+            weights.norm2_weight,
+            weights.norm2_bias,
+            form.eps,
+            form.norm,
+            form.flight,
+        )
+        return RowsProjection(
+            self.stream,
+            self.attended[:, :, start : start + size],
+            weights.proj_weight.shape[0],
+            weights.proj_weight,
+            "in_out",
+            late,
+            weights.scale1,
+            self.stream,
+            self.normed,
+        )
+
+    def open_output(self, start, size):
+        """Second matmul of the MLP and residual, pushed to `then`."""
+        form = self.form
+        group = self.group
+        weights = self.weights
+        if start + size == group.count:
+            self.attended = None
+        hidden = self.hidden
+        stream = self.stream
+        self.hidden = None
+        self.stream = None
+        if group.rows == None:
+            result = nl.ndarray(stream.shape, dtype=form.dtype, buffer=nl.sbuf)
+        else:
+            first = start // PARTITIONS
+            result = group.rows[:, first : first + stream.shape[1], :]
+        return RowsProjection(
+            result,
+            hidden,
+            weights.fc2_weight.shape[0],
+            weights.fc2_weight,
+            "in_out",
+            weights.fc2_bias,
+            weights.scale2,
+            stream,
+            self.then,
+        )
+
+
+class Store(nl.NKIObject):
+    """Takes row tiles in order and stores them to HBM rows of out [tokens, width] from `first`."""
+
+    def __init__(self, out, first):
+        self.out = out
+        self.next = first
+
+    def push(self, rows):
+        """The next tile."""
+        last = self.next + rows.shape[0]
+        nisa.dma_copy(dst=self.out[self.next : last, :], src=rows)
+        self.next = last
+
+
+class NormColumns(nl.NKIObject):
+    """The norm of a sequence of row tiles, transposed to SBUF columns [128, chunks, count].
+
+    weight, bias: HBM vectors [width] or None; kind: "layer" or "rms".
+    `push` takes the tiles in order. In flight, the steps of four neighbours (`NormTile` and the
+    transpose) are issued side by side; otherwise a tile is done with before the next one comes.
+    `NormWork` pushes and ends it.
+    """
+
+    def __init__(self, width, count, dtype, weight, bias, eps, kind, flight):
+        self.weight = load_columns(weight, 0, width, PARTITIONS)
+        self.bias = load_columns(bias, 0, width, PARTITIONS)
+        self.eps = eps
+        self.kind = kind
+        self.flight = flight
+        self.columns = nl.ndarray(
+            (PARTITIONS, ceil_div(width, PARTITIONS), count), dtype=dtype, buffer=nl.sbuf
+        )
+        self.summed = None
+        self.spread = None
+        self.scaled = None
+        self.done = 0
+
+    def push(self, rows):
+        """The next tile: SBUF rows [<= 128, width] of any float dtype, which are not changed."""
+        normed = nl.ndarray(rows.shape, dtype=self.columns.dtype, buffer=nl.sbuf)
+        values = None
+        if self.kind == "layer":
+            values = nl.ndarray(rows.shape, dtype=nl.float32, buffer=nl.sbuf)
+        tile = NormTile(normed, rows, values, None, None, self.eps, self.kind)
+        tile.sum()
+        self.advance(tile)
+        if not self.flight:
+            for _ in range(FLUSH):
+                self.advance(None)
+
+    def advance(self, tile):
+        """One step of each tile in flight; `tile`, or None, is the next to follow them."""
+        if self.summed != None:
+            self.summed.spread()
+        if self.spread != None:
+            self.spread.scale()
+        if self.scaled != None:
+            low = self.done
+            high = low + self.scaled.dst.shape[0]
+            transpose_rows(self.columns[:, :, low:high], self.scaled.dst, self.weight, self.bias)
+            self.done = high
+        self.scaled = self.spread
+        self.spread = self.summed
+        self.summed = tile
+
+
+# Steps after its `sum` that a tile still has in `NormColumns`.
+FLUSH = 3
+
+
+class NormWork(nl.NKIObject):
+    """Pushes HBM rows [first, first + count) of x into a `NormColumns`, then ends it."""
+
+    def __init__(self, normed, x, first, count):
+        self.normed = normed
+        self.x = x
+        self.first = first
+        self.count = count
+        self.tiles = ceil_div(count, PARTITIONS)
+        self.steps = self.tiles + FLUSH
+
+    def step(self, index):
+        """A tile, or one of the steps that end the last ones."""
+        if index >= self.tiles:
+            self.normed.advance(None)
+            return
+        low = index * PARTITIONS
+        size = min(PARTITIONS, self.count - low)
+        width = self.x.shape[1]
+        self.normed.push(load_rows(self.x, self.first + low, size, width, self.x.dtype))
+
+
+def residual_rows(group, first, count, bias):
+    """Rows [first, first + count) of a group, plus bias (HBM [width] or None) -> SBUF float32 rows
+    [128, tiles, width]. On GpSimd, which has little else to do.
+    """
+    x = group.x
+    width = x.shape[1]
+    bias_row = broadcast_row(bias, 0, width)
+    residual = nl.ndarray(
+        (PARTITIONS, ceil_div(count, PARTITIONS), width), dtype=nl.float32, buffer=nl.sbuf
+    )
+    for low in range(0, count, PARTITIONS):
+        size = min(PARTITIONS, count - low)
+        if group.rows == None:
+            rows = load_rows(x, group.first + first + low, size, width, x.dtype)
+        else:
+            rows = group.rows[0:size, (first + low) // PARTITIONS, :]
+        target = residual[0:size, low // PARTITIONS, :]
+        if bias_row == None:
+            nisa.tensor_copy(dst=target, src=rows, engine=nisa.engine.gpsimd)
+        else:
+            nisa.tensor_tensor(
+                dst=target,
+                data1=rows,
+                data2=bias_row[0:size, :],
+                op=nl.add,
+                engine=nisa.engine.gpsimd,
+            )
+    return residual
+
+
+class ImageColumns(nl.NKIObject):
+    """Output rows of attention, where each image starts a tile, as columns with images packed.
+
+    rows: SBUF [128, images * tiles, embed], set by who makes them; columns: [128, chunks of embed,
+    count], for `count` tokens. A unit is a block of queries of an image; `push` turns one as soon
+    as it is complete, if the columns exist from the start (`early`). `finish` returns the columns.
+    """
+
+    def __init__(self, embed, length, count, dtype, early):
+        self.rows = None
+        self.embed = embed
+        self.length = length
+        self.count = count
+        self.dtype = dtype
+        self.block = query_block(length, length, dtype_bytes(dtype))
+        self.blocks = ceil_div(length, self.block)
+        self.tiles = ceil_div(length, PARTITIONS)
+        self.columns = None
+        if early:
+            self.allocate()
+
+    def allocate(self):
+        """Make the columns."""
+        chunks = ceil_div(self.embed, PARTITIONS)
+        self.columns = nl.ndarray(
+            (PARTITIONS, chunks, self.count), dtype=self.dtype, buffer=nl.sbuf
+        )
+
+    def finish(self):
+        """The columns, when attention is over: turns all units unless each has been pushed."""
+        if self.columns == None:
+            self.allocate()
+            for unit in range(self.count // self.length * self.blocks):
+                self.push(unit)
+        return self.columns
+
+    def push(self, unit):
+        """Unit `unit` of the group is complete."""
+        image = unit // self.blocks
+        start = unit % self.blocks * self.block
+        for low in range(start, min(start + self.block, self.length), PARTITIONS):
+            size = min(PARTITIONS, self.length - low)
+            token = image * self.length + low
+            tile = image * self.tiles + low // PARTITIONS
+            transpose_rows(
+                self.columns[:, :, token : token + size], self.rows[0:size, tile, :], None, None
+            )
+
+
+class HeadsProjection(nl.NKIObject):
+    """`Heads` of queries or keys, in `heads`, from weight columns [first, first + heads * d).
+
+    columns: SBUF [128, chunks of width, tokens]; weight: HBM [width, features]; bias: HBM
+    [features] or None. A step is one slot of heads for up to WIDE tokens.
+    """
+
+    def __init__(self, columns, weight, bias, first, heads, dim):
+        width = weight.shape[0]
+        total = columns.shape[2]
+        self.columns = columns
+        self.width = width
+        self.packed = min(heads, heads_per_chunk(dim))
+        self.count = heads
+        self.heads = Heads(
+            nl.ndarray(
+                (self.packed * dim, ceil_div(heads, self.packed), total),
+                dtype=columns.dtype,
+                buffer=nl.sbuf,
+            ),
+            heads,
+            dim,
+        )
+        self.bias = load_columns(bias, first, heads * dim, self.packed * dim)
+        self.slab = load_weight(weight, "in_out", width, first, heads * dim)
+        self.wides = ceil_div(total, WIDE)
+        self.steps = ceil_div(heads, self.packed) * self.wides
+
+    def step(self, index):
+        """Step `index` of `steps`."""
+        slot = index // self.wides
+        low = index % self.wides * WIDE
+        dim = self.heads.dim
+        start = slot * self.packed
+        stop = min(start + self.packed, self.count)
+        size = (stop - start) * dim
+        total = min(WIDE, self.columns.shape[2] - low)
+        parts = psum_parts(size, total)
+        contract_parts(
+            parts,
+            self.slab[:, :, start * dim : stop * dim],
+            split_free(self.columns, low, total),
+            self.width,
+        )
+        for psum in parts:
+            high = low + psum.shape[1]
+            target = self.heads.columns[0:size, slot, low:high]
+            if self.bias == None:
+                nisa.tensor_copy(dst=target, src=psum)
+            else:
+                nisa.tensor_scalar(
+                    dst=target,
+                    data=psum,
+                    op0=nl.add,
+                    operand0=self.bias[0:size, slot : slot + 1],
+                )
+            low = high
+        if index == self.steps - 1:
+            self.slab = None
+
+
+class ValuesProjection(nl.NKIObject):
+    """Values of every image, in `values`, as rows [128, images * tiles, heads, d + 1], the last
+    column ones.
+
+    Arguments as `HeadsProjection`; length: tokens of an image. A step is a tile of tokens and as
+    many heads as share a PSUM bank.
+    """
+
+    def __init__(self, columns, length, weight, bias, first, heads, dim):
+        self.columns = columns
+        self.length = length
+        self.width = weight.shape[0]
+        self.dim = dim
+        self.count = heads
+        self.tiles = ceil_div(length, PARTITIONS)
+        tiles = columns.shape[2] // length * self.tiles
+        self.values = nl.ndarray(
+            (PARTITIONS, tiles, heads, dim + 1), dtype=columns.dtype, buffer=nl.sbuf
+        )
+        nisa.memset(dst=self.values[:, :, :, dim : dim + 1], value=1.0, engine=nisa.engine.gpsimd)
+        self.bias = broadcast_row(bias, first, heads * dim)
+        self.slab = load_weight(weight, "in_out", self.width, first, heads * dim)
+        self.shared = BANK // dim
+        self.groups = ceil_div(heads, self.shared)
+        self.steps = tiles * self.groups
+
+    def step(self, index):
+        """Step `index` of `steps`."""
+        dim = self.dim
+        tile = index // self.groups
+        image = tile // self.tiles
+        low = tile % self.tiles * PARTITIONS
+        size = min(PARTITIONS, self.length - low)
+        token = image * self.length + low
+        start = index % self.groups * self.shared
+        stop = min(start + self.shared, self.count)
+        psum = nl.ndarray((size, stop - start, dim), dtype=nl.float32, buffer=nl.psum)
+        contract(
+            psum,
+            self.columns[:, :, token : token + size],
+            self.slab[:, :, start * dim : stop * dim],
+            self.width,
+        )
+        part = part_of(self.bias, size, start * dim, stop * dim)
+        if part != None:
+            part = part.reshape_dim(1, (stop - start, dim))
+        finish_rows(self.values[0:size, tile, start:stop, 0:dim], psum, part, None, None)
+        if index == self.steps - 1:
+            self.slab = None

@@ -1,0 +1,67 @@
+"""How the kernels keep the tensor engine busy: work in steps, issued side by side.
+
+The engines of the chip take their instructions in program order, so an engine idles whenever the
+next instruction of its queue waits for another engine. The cure is to issue, between two
+instructions that depend on each other, instructions of something independent.
+
+A *work* is an object with `steps` and `step(index)`; its steps are issued in order. A *task* is a
+sequence of works that need each other's results: `stages`, `weight(stage)`, an estimate of the time
+of a stage in any unit, and `open(stage)`, which makes the work of a stage when the stages before it
+have been issued (and so allocates its tiles as late as possible). `run` issues one task with
+another one in its background.
+"""
+
+import nki.language as nl
+
+
+def run(task, background):
+    """Issue all of `task` and all of `background` (or None), both progressing evenly."""
+    front = Progress(task)
+    if background == None:
+        while not front.done():
+            front.step()
+    else:
+        behind = Progress(background)
+        while not front.done():
+            front.step()
+            while not behind.done() and behind.fraction() < front.fraction():
+                behind.step()
+        while not behind.done():
+            behind.step()
+
+
+class Progress(nl.NKIObject):
+    """A task that is being issued."""
+
+    def __init__(self, task):
+        self.task = task
+        self.total = 0.0
+        for stage in range(task.stages):
+            self.total += task.weight(stage)
+        self.stage = 0
+        self.passed = 0.0
+        self.work = None
+        self.index = 0
+
+    def done(self):
+        """Whether everything has been issued."""
+        return self.stage == self.task.stages
+
+    def fraction(self):
+        """The part of the task that has been issued, 0 to 1."""
+        if self.work == None:
+            return self.passed / self.total
+        here = self.task.weight(self.stage) * self.index / self.work.steps
+        return (self.passed + here) / self.total
+
+    def step(self):
+        """Issue one step."""
+        if self.work == None:
+            self.work = self.task.open(self.stage)
+            self.index = 0
+        self.work.step(self.index)
+        self.index += 1
+        if self.index == self.work.steps:
+            self.passed += self.task.weight(self.stage)
+            self.work = None
+            self.stage += 1
