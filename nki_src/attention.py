@@ -14,7 +14,7 @@ products with d contraction rows are row tiles of the tensor engine, which it wo
 2. `Numerators`. Scores with keys on partitions, `K Q^T`, are already the stationary operand of the
    product with V, so P is never transposed. A query's maximum then lies along the free axis, where
    no engine can subtract it for free; the tensor engine does: two more rows a head are contracted
-   into the same PSUM group (see `Maxima.shift_rows`), in the row tile of the head. ScalarE evicts
+   into the same PSUM group (see `Maxima.shift`), in the row tile of the head. ScalarE evicts
    exp(scale * x).
 3. `Weighted`. The column of ones makes the denominators one more output column; VectorE inverts
    them, and ScalarE multiplies while it evicts, since VectorE is the busier of the two.
@@ -159,7 +159,7 @@ class Attend(nl.NKIObject):
             self.unit += 1
             self.last = 0
             if self.following != None:
-                self.shift = self.following.shift_rows()
+                self.shift = self.following.shift
                 self.following = None
             if self.then != None and self.unit > 1:
                 self.then.push(self.unit - 2)
@@ -300,7 +300,8 @@ class Maxima(nl.NKIObject):
     share a PSUM bank. The scores are not scaled yet, so for a negative scale it is the smallest
     that is wanted.
 
-    partial: for each tile of queries, SBUF float32 [queries, slots * packed, blocks of keys].
+    partial: for each tile of queries, SBUF float32 [queries, slots * packed, blocks of keys];
+    shift: minus the maxima as rows [rows, Sq] (see `shift_layout`), when all steps are done.
     """
 
     def __init__(self, unit, scale):
@@ -312,7 +313,14 @@ class Maxima(nl.NKIObject):
         self.shared = max(1, BANK // keys.length())
         self.groups = ceil_div(queries.heads, self.shared)
         self.tiles = ceil_div(queries.length(), PARTITIONS)
-        self.steps = self.tiles * self.blocks * self.groups
+        self.reduced = self.tiles * self.blocks * self.groups
+        # The tensor engine turns the maxima of a tile two steps after VectorE has split them.
+        self.steps = self.reduced + self.tiles + 1
+        self.pairs = []
+        rows, slots = shift_layout(queries.heads, queries.dim)
+        self.shift = nl.ndarray(
+            (rows, queries.length()), dtype=queries.columns.dtype, buffer=nl.sbuf
+        )
         self.columns = ceil_div(queries.heads, queries.packed) * queries.packed
         self.partial = []
         for tile in range(self.tiles):
@@ -326,6 +334,15 @@ class Maxima(nl.NKIObject):
 
     def step(self, index):
         """Step `index` of `steps`."""
+        if index < self.reduced:
+            self.reduce(index)
+            if (index + 1) % (self.blocks * self.groups) == 0:
+                self.split(index // (self.blocks * self.groups))
+        elif index > self.reduced:
+            self.turn(index - self.reduced - 1)
+
+    def reduce(self, index):
+        """The maxima of one tile of queries, one block of keys, and heads that share a bank."""
         tile = index // (self.blocks * self.groups)
         block = index // self.groups % self.blocks
         first = index % self.groups * self.shared
@@ -357,44 +374,46 @@ class Maxima(nl.NKIObject):
         nisa.tensor_reduce(dst=largest, op=self.extreme, data=partial, axis=2)
         return largest
 
-    def shift_rows(self):
-        """Minus the maxima as rows [rows, Sq] (see `shift_layout`), when all steps are done.
-
-        The maxima of a tile are a column a head; the tensor engine turns those of all heads at
-        once, and VectorE evicts them.
-        """
+    def split(self, tile):
+        """Minus the maxima of a tile as pairs of the operand dtype, a column a head."""
         queries = self.queries
-        dtype = queries.columns.dtype
         packed = queries.packed
         rows, slots = shift_layout(queries.heads, queries.dim)
-        shift = nl.ndarray((rows, queries.length()), dtype=dtype, buffer=nl.sbuf)
-        for tile in range(self.tiles):
-            low = tile * PARTITIONS
-            maxima = self.largest(tile).reshape_dim(1, (slots, packed))
-            count = maxima.shape[0]
-            pair = nl.ndarray((count, packed, rows // packed), dtype=dtype, buffer=nl.sbuf)
-            if 2 * slots < rows // packed:
-                nisa.memset(dst=pair, value=0.0, engine=nisa.engine.gpsimd)
-            high = pair[:, :, 0:slots].permute((0, 2, 1))
-            nisa.tensor_scalar(dst=high, data=maxima, op0=nl.multiply, operand0=-1.0 / SHIFT_STEP)
-            nisa.scalar_tensor_tensor(
-                dst=pair[:, :, slots : 2 * slots].permute((0, 2, 1)),
-                data=high,
-                op0=nl.multiply,
-                operand0=-SHIFT_STEP,
-                op1=nl.subtract,
-                operand1=maxima,
-            )
-            psum = nl.ndarray((rows, count), dtype=dtype, buffer=nl.psum)
-            nisa.nc_transpose(dst=psum, data=pair)
-            nisa.tensor_copy(dst=shift[:, low : low + count], src=psum)
-        return shift
+        maxima = self.largest(tile).reshape_dim(1, (slots, packed))
+        pair = nl.ndarray(
+            (maxima.shape[0], packed, rows // packed), dtype=queries.columns.dtype, buffer=nl.sbuf
+        )
+        if 2 * slots < rows // packed:
+            nisa.memset(dst=pair, value=0.0, engine=nisa.engine.gpsimd)
+        high = pair[:, :, 0:slots].permute((0, 2, 1))
+        nisa.tensor_scalar(dst=high, data=maxima, op0=nl.multiply, operand0=-1.0 / SHIFT_STEP)
+        nisa.scalar_tensor_tensor(
+            dst=pair[:, :, slots : 2 * slots].permute((0, 2, 1)),
+            data=high,
+            op0=nl.multiply,
+            operand0=-SHIFT_STEP,
+            op1=nl.subtract,
+            operand1=maxima,
+        )
+        self.pairs.append(pair)
+
+    def turn(self, tile):
+        """The pairs of a tile as rows of `shift`."""
+        pair = self.pairs[tile]
+        low = tile * PARTITIONS
+        psum = nl.ndarray(
+            (self.shift.shape[0], pair.shape[0]), dtype=self.shift.dtype, buffer=nl.psum
+        )
+        nisa.nc_transpose(dst=psum, data=pair)
+        nisa.tensor_copy(
+            dst=self.shift[:, low : low + pair.shape[0]], src=psum, engine=nisa.engine.scalar
+        )
 
 
 class Numerators(nl.NKIObject):
     """exp(scale * (score - largest)) of heads [first, last) of a unit, keys on partitions.
 
-    unit: see `attend`; shift, selector: of all its heads (`Maxima.shift_rows`, `shift_selector`).
+    unit: see `attend`; shift, selector: of all its heads (`Maxima.shift`, `shift_selector`).
     values: SBUF [128 keys, key tiles, heads, Sq]. A step does one tile of keys and as many heads
     as share a PSUM bank.
     """

@@ -156,13 +156,20 @@ class Group(nl.NKIObject):
 
 
 class Attention(nl.NKIObject):
-    """The task from the rows of a group to `group.attended`."""
+    """The task from the rows of a group to `group.attended`.
 
-    def __init__(self, group, weights, form):
+    following: the group whose norm1 is its last stage, or None. The norm keeps VectorE and ScalarE
+    as busy as the projection of `Rest` does, so it goes along with its MLP instead.
+    """
+
+    def __init__(self, group, weights, form, following):
         self.group = group
         self.weights = weights
         self.form = form
+        self.following = following
         self.stages = 1 + 4 * ceil_div(form.heads, form.heads_pass)
+        if following != None:
+            self.stages += 1
         self.columns = None
         self.rows = None
         self.queries = None
@@ -175,7 +182,9 @@ class Attention(nl.NKIObject):
         count = self.group.count
         chunks = ceil_div(self.weights.qkv_weight.shape[0], PARTITIONS)
         if stage == 0:
-            return 4.0 * count * chunks
+            return (0.5 if self.group.normed != None else 8.0) * count * chunks
+        if stage == self.stages - 1 and self.following != None:
+            return 8.0 * count * chunks
         part = (stage - 1) % 4
         if part < 3:
             return 1.0 * count * chunks * ceil_div(form.heads_pass * form.dim, PARTITIONS)
@@ -189,7 +198,9 @@ class Attention(nl.NKIObject):
             embed = form.heads * form.dim
             # Made first, so that what it leaves free is in one piece when later tiles are gone.
             group.attended = ImageColumns(embed, form.length, group.count, form.dtype, form.flight)
-            return self.open_norm()
+            return open_norm(group, self.weights, form)
+        if stage == self.stages - 1 and self.following != None:
+            return open_norm(self.following, self.weights, form)
         first = (stage - 1) // 4 * form.heads_pass
         heads = min(form.heads_pass, form.heads - first)
         part = (stage - 1) % 4
@@ -221,26 +232,6 @@ class Attention(nl.NKIObject):
             )
             return self.values
         return self.open_attend(first, heads)
-
-    def open_norm(self):
-        """The norm of rows from HBM, or what is left of the norm that the layer before began."""
-        group = self.group
-        if group.normed != None:
-            return NormWork(group.normed, None, 0, 0)
-        form = self.form
-        weights = self.weights
-        width = group.x.shape[1]
-        group.normed = NormColumns(
-            width,
-            group.count,
-            form.dtype,
-            weights.norm1_weight,
-            weights.norm1_bias,
-            form.eps,
-            form.norm,
-            form.flight,
-        )
-        return NormWork(group.normed, group.x, group.first, group.count)
 
     def open_attend(self, first, heads):
         """Attention of heads [first, first + heads) of all images."""
@@ -285,6 +276,23 @@ class Attention(nl.NKIObject):
         if form.flight:
             return Attend(units, form.scale, selector, then)
         return AttendEach(units, form.scale, selector)
+
+
+def open_norm(group, weights, form):
+    """The norm of rows from HBM, or what is left of the norm that has been begun before."""
+    if group.normed != None:
+        return NormWork(group.normed, None, 0, 0)
+    group.normed = NormColumns(
+        group.x.shape[1],
+        group.count,
+        form.dtype,
+        weights.norm1_weight,
+        weights.norm1_bias,
+        form.eps,
+        form.norm,
+        form.flight,
+    )
+    return NormWork(group.normed, group.x, group.first, group.count)
 
 
 class AttendEach(nl.NKIObject):

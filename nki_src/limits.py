@@ -297,9 +297,7 @@ def vit_block_plan(batch, length, width, heads, head_dim, hidden, item, availabl
     return 0, 0, 0, False, 0
 
 
-def block_and_pass(
-    groups, images, flight, length, width, heads, head_dim, hidden, item, available
-):
+def block_and_pass(groups, images, flight, length, width, heads, head_dim, hidden, item, available):
     """(tokens a block, heads a pass) for `vit_block_plan`; (0, 0) if none fit. With two groups at a
     time a block has the whole group and a pass all heads."""
     block = ceil_div(images * length, PARTITIONS) * PARTITIONS

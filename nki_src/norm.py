@@ -6,14 +6,13 @@
 Layout: 128 tokens a tile, a token a partition; statistics run along the free axis.
 
 Engines for one tile of width D, the steps of `NormTile`: VectorE D (load or add as float32), D
-(sum); ScalarE D (centre and sum again), D (square and sum); VectorE D or 2 D (scale, weight and
-bias). DMA: one read of each input and one write of each output. An RMSNorm has no centring. The
-kernels of this file work on one tile at a time; vit_block.py has the steps of several in flight.
+(mean and variance); ScalarE D (centre and sum again; the squares of an RMSNorm); VectorE D or 2 D
+(scale, weight and bias). DMA: one read of each input and one write of each output. The kernels of
+this file work on one tile at a time; block.py has the steps of several in flight.
 
 LayerNorm centres twice. The first mean of large or equal values is off by rounding, and with the
 eps of 1e-12 that ViT uses, a variance of zero would turn that rounding into visible output. After
-one centring the values are small, so the second mean and the variance are exact enough for any
-input.
+one centring the values are small, so the second mean is exact enough for any input.
 
 SBUF: one float32 row, centred in place, one row in the output dtype, weight and bias rows:
 `limits.norm_bytes`.
@@ -23,8 +22,12 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 
-from .limits import NORM_BLOCK, PARTITIONS
+from .limits import NORM_BLOCK, PARTITIONS, ceil_div
 from .tiles import broadcast_row, program_share
+
+# Elements of a row that one bn_stats takes (NKI 0.6 reference, nki.language.tile_size:
+# bn_stats_fmax).
+STATISTICS = 512
 
 
 @nki.jit
@@ -116,41 +119,47 @@ class NormTile(nl.NKIObject):
         self.eps = eps
         self.layer = norm == "layer"
         self.total = nl.ndarray((rows.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
-        self.minus_mean = 0.0
         self.deviation = nl.ndarray((rows.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
         self.values = values if self.layer else rows
+        self.minus_mean = 0.0
+        self.variance = self.total
+        self.scaled = 1.0 / rows.shape[1]
         if self.layer:
             self.minus_mean = nl.ndarray((rows.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
+            self.scaled = 1.0
 
     def sum(self):
-        """Minus the first mean of a LayerNorm; nothing for "rms"."""
+        """Minus the first mean and the variance of a LayerNorm; nothing for "rms"."""
         if self.layer:
-            nisa.tensor_reduce(dst=self.total, op=nl.add, data=self.rows, axis=1)
-            self.divide()
-
-    def divide(self):
-        """minus_mean = -total / width."""
-        nisa.tensor_scalar(
-            dst=self.minus_mean,
-            data=self.total,
-            op0=nl.multiply,
-            operand0=-1.0 / self.rows.shape[1],
-        )
+            width = self.rows.shape[1]
+            count = self.rows.shape[0]
+            blocks = ceil_div(width, STATISTICS)
+            parts = nl.ndarray((count, blocks, 6), dtype=nl.float32, buffer=nl.sbuf)
+            for block in range(blocks):
+                low = block * STATISTICS
+                high = min(low + STATISTICS, width)
+                nisa.bn_stats(dst=parts[:, block, :], data=self.rows[:, low:high])
+            moments = nl.ndarray((count, 2), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.bn_aggr(dst=moments, data=parts)
+            nisa.tensor_scalar(
+                dst=self.minus_mean, data=moments[:, 0:1], op0=nl.multiply, operand0=-1.0
+            )
+            self.variance = moments[:, 1:2]
 
     def spread(self):
-        """The centred rows and minus the mean that rounding left in them; the inverse deviation.
+        """The inverse deviation; the centred rows and the sum that rounding left in them.
 
-        The squares go to dst, where nothing reads them.
+        The squares of "rms" go to dst, where nothing reads them.
         """
         if self.layer:
             self.accumulate(self.values, nl.copy, self.rows)
-            self.divide()
-        self.accumulate(self.dst, nl.square, self.values)
+        else:
+            self.accumulate(self.dst, nl.square, self.values)
         nisa.activation(
             dst=self.deviation,
             op=nl.rsqrt,
-            data=self.total,
-            scale=1.0 / self.rows.shape[1],
+            data=self.variance,
+            scale=self.scaled,
             bias=self.eps,
         )
 
@@ -169,6 +178,13 @@ class NormTile(nl.NKIObject):
     def scale(self):
         """dst = (values + minus_mean) * deviation * weight + bias. `values` is overwritten."""
         values = self.values
+        if self.layer:
+            nisa.tensor_scalar(
+                dst=self.minus_mean,
+                data=self.total,
+                op0=nl.multiply,
+                operand0=-1.0 / self.rows.shape[1],
+            )
         if not self.layer:
             scale_rows(self.dst, values, nl.multiply, self.deviation, nl.multiply, self.weight)
         elif self.weight == None and self.bias == None:

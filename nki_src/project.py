@@ -22,51 +22,49 @@ from .tiles import (
     transpose_rows,
 )
 
-# Chunks of the contraction that one step of `RowsProjection` issues: short steps mix better with
-# those of other work. Our choice.
-STEP_CHUNKS = 8
 
-
-def load_weight(weight, layout, depth, first, columns, deep=False):
-    """A slab of a weight matrix -> SBUF [128, chunks of depth, columns].
+def load_weight(weight, layout, depth, first, columns, low=0, high=None):
+    """Columns [first, first + columns) of a weight matrix, chunks [low, high) of its depth -> SBUF
+    [128, high - low, columns].
 
     weight: HBM [depth, features] if layout is "in_out", [features, depth] (torch's Linear) if it
     is "out_in". The first is read as it is needed; the second costs a tensor-engine transpose for
     every 128 x 128 block, so weights that are used more than once should be packed "in_out".
-    deep: the slab is used chunk by chunk of the depth, for all columns; otherwise by columns.
     """
     chunks = ceil_div(depth, PARTITIONS)
-    slab = nl.ndarray((PARTITIONS, chunks, columns), dtype=weight.dtype, buffer=nl.sbuf)
+    if high == None:
+        high = chunks
+    part = nl.ndarray((PARTITIONS, high - low, columns), dtype=weight.dtype, buffer=nl.sbuf)
     if layout == "out_in":
         for start in range(0, columns, PARTITIONS):
             count = min(PARTITIONS, columns - start)
             rows = load_rows(weight, first + start, count, depth, weight.dtype)
-            transpose_rows(slab[:, :, start : start + count], rows, None, None)
-        return slab
-    full = depth // PARTITIONS
-    item = dtype_bytes(weight.dtype)
-    wide = columns
-    tall = max(1, full)
-    if deep:
-        tall = max(1, WEIGHT_PART // (columns * item))
-    else:
-        wide = max(1, WEIGHT_PART // (chunks * item * PARTITIONS)) * PARTITIONS
-    for low in range(0, columns, wide):
-        high = min(low + wide, columns)
-        for chunk in range(0, full, tall):
-            last = min(chunk + tall, full)
-            source = weight[chunk * PARTITIONS : last * PARTITIONS, first + low : first + high]
-            nisa.dma_copy(
-                dst=slab[:, chunk:last, low:high],
-                src=source.reshape_dim(0, (last - chunk, PARTITIONS)).permute((1, 0, 2)),
-            )
-        if full < chunks:
-            rest = depth - full * PARTITIONS
-            nisa.dma_copy(
-                dst=slab[0:rest, full, low:high],
-                src=weight[full * PARTITIONS : depth, first + low : first + high],
-            )
-    return slab
+            rows = rows[:, low * PARTITIONS : min(high * PARTITIONS, depth)]
+            transpose_rows(part[:, :, start : start + count], rows, None, None)
+        return part
+    full = min(high, depth // PARTITIONS)
+    if full > low:
+        source = weight[low * PARTITIONS : full * PARTITIONS, first : first + columns]
+        nisa.dma_copy(
+            dst=part[:, 0 : full - low, :],
+            src=source.reshape_dim(0, (full - low, PARTITIONS)).permute((1, 0, 2)),
+        )
+    if full < high:
+        nisa.dma_copy(
+            dst=part[0 : depth - full * PARTITIONS, full - low, :],
+            src=weight[full * PARTITIONS : depth, first : first + columns],
+        )
+    return part
+
+
+def part_chunks(columns, item):
+    """Chunks of the depth of one part of a slab with so many columns."""
+    return max(1, WEIGHT_PART // (columns * item))
+
+
+def part_columns(depth, item):
+    """Columns of one part of a slab with all of the depth: whole chunks."""
+    return max(1, WEIGHT_PART // (ceil_div(depth, PARTITIONS) * item * PARTITIONS)) * PARTITIONS
 
 
 def finish_rows(dst, data, bias, scale, residual):
@@ -109,7 +107,7 @@ class RowsProjection(nl.NKIObject):
     then: None, or an object whose `push` takes the tiles of dst, [<= 128, features] and in order,
     each as soon as it is complete.
 
-    A step contracts STEP_CHUNKS chunks for one tile of tokens and up to WIDE features.
+    A step contracts one part of the slab for one tile of tokens and up to WIDE features.
     """
 
     def __init__(self, dst, columns, depth, weight, layout, bias, scale, residual, then):
@@ -123,8 +121,11 @@ class RowsProjection(nl.NKIObject):
         features = dst.shape[2]
         self.bias = broadcast_row(bias, 0, features)
         self.scale = broadcast_row(scale, 0, features)
-        self.width = slab_columns(depth, features, dtype_bytes(weight.dtype))
-        self.cuts = ceil_div(ceil_div(depth, PARTITIONS), STEP_CHUNKS)
+        item = dtype_bytes(weight.dtype)
+        self.width = slab_columns(depth, features, item)
+        self.chunks = ceil_div(depth, PARTITIONS)
+        self.tall = self.chunks if layout == "out_in" else part_chunks(self.width, item)
+        self.cuts = ceil_div(self.chunks, self.tall)
         # (first feature of the slab, tile, first column within the slab, cut of the depth)
         self.plan = []
         for first in range(0, features, self.width):
@@ -142,21 +143,21 @@ class RowsProjection(nl.NKIObject):
         first, tile, start, cut = self.plan[index]
         features = self.dst.shape[2]
         if first != self.first:
-            size = min(self.width, features - first)
-            self.slab = load_weight(self.weight, self.layout, self.depth, first, size, True)
-            self.first = first
+            self.load(first, min(self.width, features - first))
         token = tile * PARTITIONS
         count = min(PARTITIONS, self.columns.shape[2] - token)
-        size = min(WIDE, self.slab.shape[2] - start)
+        part = self.slab[cut]
+        size = min(WIDE, part.shape[2] - start)
         if cut == 0:
             self.parts = psum_parts(count, size)
+        low = cut * self.tall
         contract_parts(
             self.parts,
-            self.columns[:, :, token : token + count],
-            split_free(self.slab, start, size),
-            self.depth,
-            cut * STEP_CHUNKS,
-            min((cut + 1) * STEP_CHUNKS, ceil_div(self.depth, PARTITIONS)),
+            self.columns[:, low : low + part.shape[1], token : token + count],
+            split_free(part, start, size),
+            self.depth - low * PARTITIONS,
+            part.shape[1],
+            cut == 0,
         )
         if cut == self.cuts - 1:
             self.evict(tile, count, first + start)
@@ -164,6 +165,16 @@ class RowsProjection(nl.NKIObject):
                 self.then.push(self.dst[0:count, tile, :])
         if index == self.steps - 1:
             self.slab = None
+
+    def load(self, first, size):
+        """The slab of columns [first, first + size), in parts of `tall` chunks."""
+        self.first = first
+        self.slab = []
+        for low in range(0, self.chunks, self.tall):
+            high = min(low + self.tall, self.chunks)
+            self.slab.append(
+                load_weight(self.weight, self.layout, self.depth, first, size, low, high)
+            )
 
     def evict(self, tile, count, low):
         """Finish the complete products of a tile; `low` is their first feature."""
@@ -214,31 +225,35 @@ class ColumnsProjection(nl.NKIObject):
         features = weight.shape[1] if layout == "in_out" else weight.shape[0]
         self.features = features
         self.bias = load_columns(bias, 0, features, PARTITIONS)
-        self.width = slab_columns(depth, features, dtype_bytes(weight.dtype))
-        # (first feature of the slab, first column within the slab, first token)
+        item = dtype_bytes(weight.dtype)
+        self.width = slab_columns(depth, features, item)
+        self.wide = part_columns(depth, item)
+        # (first feature of the slab, part, first column within the part, first token)
         self.plan = []
         for first in range(0, features, self.width):
-            for start in range(0, min(self.width, features - first), PARTITIONS):
-                for token in range(0, columns.shape[2], WIDE):
-                    self.plan.append((first, start, token))
+            last = min(first + self.width, features)
+            for part in range(ceil_div(last - first, self.wide)):
+                low = first + part * self.wide
+                for start in range(0, min(self.wide, last - low), PARTITIONS):
+                    for token in range(0, columns.shape[2], WIDE):
+                        self.plan.append((first, part, start, token))
         self.steps = len(self.plan)
         self.first = -1
         self.slab = None
 
     def step(self, index):
         """Step `index` of `steps`."""
-        first, start, low = self.plan[index]
+        first, number, start, low = self.plan[index]
         if first != self.first:
-            columns = min(self.width, self.features - first)
-            self.slab = load_weight(self.weight, self.layout, self.depth, first, columns)
-            self.first = first
-        size = min(PARTITIONS, self.slab.shape[2] - start)
-        chunk = (first + start) // PARTITIONS
+            self.load(first, min(self.width, self.features - first))
+        part = self.slab[number]
+        size = min(PARTITIONS, part.shape[2] - start)
+        chunk = (first + number * self.wide + start) // PARTITIONS
         total = min(WIDE, self.columns.shape[2] - low)
         parts = psum_parts(size, total)
         contract_parts(
             parts,
-            self.slab[:, :, start : start + size],
+            part[:, :, start : start + size],
             split_free(self.columns, low, total),
             self.depth,
         )
@@ -253,3 +268,11 @@ class ColumnsProjection(nl.NKIObject):
             low = high
         if index == self.steps - 1:
             self.slab = None
+
+    def load(self, first, columns):
+        """The slab of columns [first, first + columns), in parts of `wide` columns."""
+        self.first = first
+        self.slab = []
+        for low in range(0, columns, self.wide):
+            size = min(self.wide, columns - low)
+            self.slab.append(load_weight(self.weight, self.layout, self.depth, first + low, size))

@@ -141,20 +141,21 @@ def contract(dst, stationary, moving, depth):
     contract_parts([dst], stationary, [moving], depth)
 
 
-def contract_parts(dsts, stationary, movings, depth, begin=0, end=None):
+def contract_parts(dsts, stationary, movings, depth, chunks=None, fresh=True):
     """`contract` of one stationary operand with several moving ones, each into its own PSUM bank.
 
     dsts and movings: lists of the same length. A stationary tile is loaded into the array once for
-    all of them. begin, end: the chunks of the depth to contract now, all by default.
+    all of them. chunks: how many of the depth to contract, all by default. fresh: whether this
+    starts the sum or adds to what dsts hold.
     """
-    for chunk in range(begin, ceil_div(depth, PARTITIONS) if end == None else end):
+    for chunk in range(ceil_div(depth, PARTITIONS) if chunks == None else chunks):
         size = min(PARTITIONS, depth - chunk * PARTITIONS)
         for part in range(len(dsts)):
             nisa.nc_matmul(
                 dst=dsts[part],
                 stationary=stationary[0:size, chunk, :],
                 moving=movings[part][0:size, chunk, :],
-                accumulate=(chunk > 0),
+                accumulate=(chunk > 0 or not fresh),
             )
 
 

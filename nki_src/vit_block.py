@@ -89,20 +89,28 @@ def vit_block(
     form = Form(
         length, num_heads, dim, eps, norm, activation, attention_scale, x.dtype, plan, selectors
     )
-    rest = None
+    tasks = []
     for image in range(begin, end, images):
         count = min(images, end - image) * length
-        group = Group(
-            x.reshape((batch * length, width)),
-            out.reshape((batch * length, width)),
-            image * length,
-            count,
+        tasks.append(
+            Group(
+                x.reshape((batch * length, width)),
+                out.reshape((batch * length, width)),
+                image * length,
+                count,
+            )
         )
-        attention = Attention(group, weights, form)
-        if rest == None:
-            run(attention, None)
-        elif groups == 1:
+    rest = None
+    for index in range(len(tasks)):
+        group = tasks[index]
+        following = None
+        if groups > 1 and index + 1 < len(tasks):
+            following = tasks[index + 1]
+        attention = Attention(group, weights, form, following)
+        if rest != None and groups == 1:
             run(rest, None)
+            rest = None
+        if rest == None:
             run(attention, None)
         else:
             run(rest, attention)
