@@ -111,6 +111,42 @@ def layer_of(tensor, index):
     return tensor.select(0, index)
 
 
+class AttentionVectors(nl.NKIObject):
+    """The vectors of a layer that `Attention` needs, on the chip; None where absent.
+
+    norm_weight, norm_bias: columns [128, chunks] float32 (`tiles.load_columns`); queries, keys: the
+    biases of the heads as columns [packed * d, slots]; values: broadcast row [128, heads * d].
+    """
+
+    def __init__(self, weights, form):
+        width = weights.qkv_weight.shape[0]
+        embed = form.heads * form.dim
+        packed = min(form.heads, heads_per_chunk(form.dim)) * form.dim
+        self.norm_weight = load_columns(weights.norm1_weight, 0, width, PARTITIONS)
+        self.norm_bias = load_columns(weights.norm1_bias, 0, width, PARTITIONS)
+        self.queries = load_columns(weights.qkv_bias, 0, embed, packed)
+        self.keys = load_columns(weights.qkv_bias, embed, embed, packed)
+        self.values = broadcast_row(weights.qkv_bias, 2 * embed, embed)
+
+
+class RestVectors(nl.NKIObject):
+    """The vectors of a layer that `Rest` needs, on the chip; None where absent.
+
+    norm_weight, norm_bias, fc1_bias: columns [128, chunks] float32 (`tiles.load_columns`);
+    proj_bias, fc2_bias, scale1, scale2: broadcast rows [128, width].
+    """
+
+    def __init__(self, weights):
+        width, hidden = weights.fc1_weight.shape
+        self.proj_bias = broadcast_row(weights.proj_bias, 0, width)
+        self.scale1 = broadcast_row(weights.scale1, 0, width)
+        self.norm_weight = load_columns(weights.norm2_weight, 0, width, PARTITIONS)
+        self.norm_bias = load_columns(weights.norm2_bias, 0, width, PARTITIONS)
+        self.fc1_bias = load_columns(weights.fc1_bias, 0, hidden, PARTITIONS)
+        self.fc2_bias = broadcast_row(weights.fc2_bias, 0, width)
+        self.scale2 = broadcast_row(weights.scale2, 0, width)
+
+
 class Form(nl.NKIObject):
     """What all groups and layers of a launch have in common.
 
@@ -140,7 +176,8 @@ class Group(nl.NKIObject):
     """Images whose tokens are worked on together: `count` tokens from row `first` of HBM x and out,
     both [tokens, width].
 
-    rows: None if a layer reads them from x, else SBUF [128, tiles, width] in the dtype of x;
+    rows: SBUF [128, tiles, width] in the dtype of x, or None if they are read tile by tile and
+    twice, because SBUF has no room for them;
     normed: `NormColumns` that the layer before has begun, or None; attended: what `Attention`
     leaves for `Rest`, an `ImageColumns`.
     """
@@ -154,6 +191,25 @@ class Group(nl.NKIObject):
         self.normed = None
         self.attended = None
 
+    def load(self):
+        """Read the rows of the group."""
+        width = self.x.shape[1]
+        tiles = ceil_div(self.count, PARTITIONS)
+        self.rows = nl.ndarray((PARTITIONS, tiles, width), dtype=self.x.dtype, buffer=nl.sbuf)
+        for tile in range(tiles):
+            low = tile * PARTITIONS
+            size = min(PARTITIONS, self.count - low)
+            first = self.first + low
+            nisa.dma_copy(dst=self.rows[0:size, tile, :], src=self.x[first : first + size, :])
+
+    def tile(self, tile):
+        """Rows [<= 128, width] of one tile, read now if they are not on the chip."""
+        low = tile * PARTITIONS
+        size = min(PARTITIONS, self.count - low)
+        if self.rows == None:
+            return load_rows(self.x, self.first + low, size, self.x.shape[1], self.x.dtype)
+        return self.rows[0:size, tile, :]
+
 
 class Attention(nl.NKIObject):
     """The task from the rows of a group to `group.attended`.
@@ -162,9 +218,10 @@ class Attention(nl.NKIObject):
     as busy as the projection of `Rest` does, so it goes along with its MLP instead.
     """
 
-    def __init__(self, group, weights, form, following):
+    def __init__(self, group, weights, vectors, form, following):
         self.group = group
         self.weights = weights
+        self.vectors = vectors
         self.form = form
         self.following = following
         self.stages = 1 + 4 * ceil_div(form.heads, form.heads_pass)
@@ -198,26 +255,27 @@ class Attention(nl.NKIObject):
             embed = form.heads * form.dim
             # Made first, so that what it leaves free is in one piece when later tiles are gone.
             group.attended = ImageColumns(embed, form.length, group.count, form.dtype, form.flight)
-            return open_norm(group, self.weights, form)
+            return open_norm(group, self.vectors, form)
         if stage == self.stages - 1 and self.following != None:
-            return open_norm(self.following, self.weights, form)
+            return open_norm(self.following, self.vectors, form)
         first = (stage - 1) // 4 * form.heads_pass
         heads = min(form.heads_pass, form.heads - first)
         part = (stage - 1) % 4
         embed = form.heads * form.dim
         weight = self.weights.qkv_weight
-        bias = self.weights.qkv_bias
+        vectors = self.vectors
+        slot = first // heads_per_chunk(form.dim)
         if part == 0:
             if first == 0:
                 self.columns = group.normed.columns
                 group.normed = None
             self.queries = HeadsProjection(
-                self.columns, weight, bias, first * form.dim, heads, form.dim
+                self.columns, weight, vectors.queries, slot, first * form.dim, heads, form.dim
             )
             return self.queries
         if part == 1:
             self.keys = HeadsProjection(
-                self.columns, weight, bias, embed + first * form.dim, heads, form.dim
+                self.columns, weight, vectors.keys, slot, embed + first * form.dim, heads, form.dim
             )
             return self.keys
         if part == 2:
@@ -225,7 +283,7 @@ class Attention(nl.NKIObject):
                 self.columns,
                 form.length,
                 weight,
-                bias,
+                part_of(vectors.values, PARTITIONS, first * form.dim, (first + heads) * form.dim),
                 2 * embed + first * form.dim,
                 heads,
                 form.dim,
@@ -278,21 +336,23 @@ class Attention(nl.NKIObject):
         return AttendEach(units, form.scale, selector)
 
 
-def open_norm(group, weights, form):
+def open_norm(group, vectors, form):
     """The norm of rows from HBM, or what is left of the norm that has been begun before."""
     if group.normed != None:
-        return NormWork(group.normed, None, 0, 0)
+        return NormWork(group.normed, None)
+    if form.flight and group.rows == None:
+        group.load()
     group.normed = NormColumns(
         group.x.shape[1],
         group.count,
         form.dtype,
-        weights.norm1_weight,
-        weights.norm1_bias,
+        vectors.norm_weight,
+        vectors.norm_bias,
         form.eps,
         form.norm,
         form.flight,
     )
-    return NormWork(group.normed, group.x, group.first, group.count)
+    return NormWork(group.normed, group)
 
 
 class AttendEach(nl.NKIObject):
@@ -317,9 +377,10 @@ class Rest(nl.NKIObject):
     then: an object whose `push` takes the finished row tiles [<= 128, width] in order.
     """
 
-    def __init__(self, group, weights, form, then):
+    def __init__(self, group, weights, vectors, form, then):
         self.group = group
         self.weights = weights
+        self.vectors = vectors
         self.form = form
         self.then = then
         self.stages = 4 * ceil_div(group.count, form.block)
@@ -338,7 +399,7 @@ class Rest(nl.NKIObject):
         chunks = ceil_div(width, PARTITIONS)
         part = stage % 4
         if part == 0:
-            return 1.0 * size * chunks * ceil_div(weights.proj_weight.shape[0], PARTITIONS)
+            return 2.0 * size * chunks * ceil_div(weights.proj_weight.shape[0], PARTITIONS)
         if part == 1:
             return 0.2 * size * chunks
         return 1.0 * size * chunks * ceil_div(hidden, PARTITIONS)
@@ -354,7 +415,7 @@ class Rest(nl.NKIObject):
         if part == 0:
             return self.open_projection(start, size)
         if part == 1:
-            return NormWork(self.normed, None, 0, 0)
+            return NormWork(self.normed, None)
         if part == 2:
             self.columns = self.normed.columns
             self.normed = None
@@ -368,7 +429,7 @@ class Rest(nl.NKIObject):
                 width,
                 weights.fc1_weight,
                 "in_out",
-                weights.fc1_bias,
+                self.vectors.fc1_bias,
                 activation_function(form.activation),
             )
         self.columns = None
@@ -383,16 +444,17 @@ class Rest(nl.NKIObject):
             self.attended = group.attended.finish()
             group.attended = None
         # Without LayerScale the bias of the projection can wait for it in the residual.
-        early = weights.proj_bias if weights.scale1 == None else None
-        late = None if weights.scale1 == None else weights.proj_bias
+        vectors = self.vectors
+        early = vectors.proj_bias if vectors.scale1 == None else None
+        late = None if vectors.scale1 == None else vectors.proj_bias
         self.stream = residual_rows(group, start, size, early)
         width = self.stream.shape[2]
         self.normed = NormColumns(
             width,
             size,
             form.dtype,
-            weights.norm2_weight,
-            weights.norm2_bias,
+            vectors.norm_weight,
+            vectors.norm_bias,
             form.eps,
             form.norm,
             form.flight,
@@ -404,7 +466,7 @@ class Rest(nl.NKIObject):
             weights.proj_weight,
             "in_out",
             late,
-            weights.scale1,
+            vectors.scale1,
             self.stream,
             self.normed,
         )
@@ -431,8 +493,8 @@ class Rest(nl.NKIObject):
             weights.fc2_weight.shape[0],
             weights.fc2_weight,
             "in_out",
-            weights.fc2_bias,
-            weights.scale2,
+            self.vectors.fc2_bias,
+            self.vectors.scale2,
             stream,
             self.then,
         )
@@ -455,15 +517,15 @@ class Store(nl.NKIObject):
 class NormColumns(nl.NKIObject):
     """The norm of a sequence of row tiles, transposed to SBUF columns [128, chunks, count].
 
-    weight, bias: HBM vectors [width] or None; kind: "layer" or "rms".
+    weight, bias: columns [128, chunks] float32 or None; kind: "layer" or "rms".
     `push` takes the tiles in order. In flight, the steps of four neighbours (`NormTile` and the
     transpose) are issued side by side; otherwise a tile is done with before the next one comes.
     `NormWork` pushes and ends it.
     """
 
     def __init__(self, width, count, dtype, weight, bias, eps, kind, flight):
-        self.weight = load_columns(weight, 0, width, PARTITIONS)
-        self.bias = load_columns(bias, 0, width, PARTITIONS)
+        self.weight = weight
+        self.bias = bias
         self.eps = eps
         self.kind = kind
         self.flight = flight
@@ -509,51 +571,41 @@ FLUSH = 3
 
 
 class NormWork(nl.NKIObject):
-    """Pushes HBM rows [first, first + count) of x into a `NormColumns`, then ends it."""
+    """Pushes the rows of a group, or nothing if it is None, into a `NormColumns`, then ends it."""
 
-    def __init__(self, normed, x, first, count):
+    def __init__(self, normed, group):
         self.normed = normed
-        self.x = x
-        self.first = first
-        self.count = count
-        self.tiles = ceil_div(count, PARTITIONS)
+        self.group = group
+        self.tiles = 0 if group == None else ceil_div(group.count, PARTITIONS)
         self.steps = self.tiles + FLUSH
 
     def step(self, index):
         """A tile, or one of the steps that end the last ones."""
-        if index >= self.tiles:
+        if index < self.tiles:
+            self.normed.push(self.group.tile(index))
+        else:
             self.normed.advance(None)
-            return
-        low = index * PARTITIONS
-        size = min(PARTITIONS, self.count - low)
-        width = self.x.shape[1]
-        self.normed.push(load_rows(self.x, self.first + low, size, width, self.x.dtype))
 
 
 def residual_rows(group, first, count, bias):
-    """Rows [first, first + count) of a group, plus bias (HBM [width] or None) -> SBUF float32 rows
-    [128, tiles, width]. On GpSimd, which has little else to do.
+    """Rows [first, first + count) of a group, plus bias (broadcast row or None) -> SBUF float32
+    rows [128, tiles, width]. On GpSimd, which has little else to do.
     """
-    x = group.x
-    width = x.shape[1]
-    bias_row = broadcast_row(bias, 0, width)
+    width = group.x.shape[1]
     residual = nl.ndarray(
         (PARTITIONS, ceil_div(count, PARTITIONS), width), dtype=nl.float32, buffer=nl.sbuf
     )
     for low in range(0, count, PARTITIONS):
         size = min(PARTITIONS, count - low)
-        if group.rows == None:
-            rows = load_rows(x, group.first + first + low, size, width, x.dtype)
-        else:
-            rows = group.rows[0:size, (first + low) // PARTITIONS, :]
+        rows = group.tile((first + low) // PARTITIONS)
         target = residual[0:size, low // PARTITIONS, :]
-        if bias_row == None:
+        if bias == None:
             nisa.tensor_copy(dst=target, src=rows, engine=nisa.engine.gpsimd)
         else:
             nisa.tensor_tensor(
                 dst=target,
                 data1=rows,
-                data2=bias_row[0:size, :],
+                data2=bias[0:size, :],
                 op=nl.add,
                 engine=nisa.engine.gpsimd,
             )
@@ -612,11 +664,12 @@ class ImageColumns(nl.NKIObject):
 class HeadsProjection(nl.NKIObject):
     """`Heads` of queries or keys, in `heads`, from weight columns [first, first + heads * d).
 
-    columns: SBUF [128, chunks of width, tokens]; weight: HBM [width, features]; bias: HBM
-    [features] or None. A step is one slot of heads for up to WIDE tokens.
+    columns: SBUF [128, chunks of width, tokens]; weight: HBM [width, features]; bias: the columns
+    of `AttentionVectors`, from `base` on those of these heads, or None. A step is one slot of heads
+    for up to WIDE tokens.
     """
 
-    def __init__(self, columns, weight, bias, first, heads, dim):
+    def __init__(self, columns, weight, bias, base, first, heads, dim):
         width = weight.shape[0]
         total = columns.shape[2]
         self.columns = columns
@@ -632,7 +685,8 @@ class HeadsProjection(nl.NKIObject):
             heads,
             dim,
         )
-        self.bias = load_columns(bias, first, heads * dim, self.packed * dim)
+        self.bias = bias
+        self.base = base
         self.slab = load_weight(weight, "in_out", width, first, heads * dim)
         self.wides = ceil_div(total, WIDE)
         self.steps = ceil_div(heads, self.packed) * self.wides
@@ -657,13 +711,14 @@ class HeadsProjection(nl.NKIObject):
             high = low + psum.shape[1]
             target = self.heads.columns[0:size, slot, low:high]
             if self.bias == None:
-                nisa.tensor_copy(dst=target, src=psum)
+                nisa.tensor_copy(dst=target, src=psum, engine=nisa.engine.scalar)
             else:
-                nisa.tensor_scalar(
+                column = self.base + slot
+                nisa.activation(
                     dst=target,
+                    op=nl.copy,
                     data=psum,
-                    op0=nl.add,
-                    operand0=self.bias[0:size, slot : slot + 1],
+                    bias=self.bias[0:size, column : column + 1],
                 )
             low = high
         if index == self.steps - 1:
@@ -674,7 +729,8 @@ class ValuesProjection(nl.NKIObject):
     """Values of every image, in `values`, as rows [128, images * tiles, heads, d + 1], the last
     column ones.
 
-    Arguments as `HeadsProjection`; length: tokens of an image. A step is a tile of tokens and as
+    Arguments as `HeadsProjection`; length: tokens of an image; bias: broadcast row of these heads
+    or None. A step is a tile of tokens and as
     many heads as share a PSUM bank.
     """
 
@@ -690,7 +746,7 @@ class ValuesProjection(nl.NKIObject):
             (PARTITIONS, tiles, heads, dim + 1), dtype=columns.dtype, buffer=nl.sbuf
         )
         nisa.memset(dst=self.values[:, :, :, dim : dim + 1], value=1.0, engine=nisa.engine.gpsimd)
-        self.bias = broadcast_row(bias, first, heads * dim)
+        self.bias = bias
         self.slab = load_weight(weight, "in_out", self.width, first, heads * dim)
         self.shared = BANK // dim
         self.groups = ceil_div(heads, self.shared)

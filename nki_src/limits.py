@@ -47,6 +47,9 @@ NORM_FLIGHT = 4
 # for several images. Our choice.
 GROUP_TOKENS = 1024
 
+# Two tasks at a time leave gaps between their tiles; their budget is raised by this. Our choice.
+OVERLAP_SLACK = 1.06
+
 DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 HEAD_SIZE_MAX = PARTITIONS
@@ -238,8 +241,9 @@ def block_attention_bytes(images, heads_pass, flight, length, width, heads, head
     scratch = attend_bytes(units, heads_pass, length, length, head_dim, item)
     attend = columns + rows + operands + max(weights, scratch)
     if flight:
-        norm = norm + attended
-        attend = attend + attended
+        own = attended + ceil_div(total, PARTITIONS) * width * item
+        norm = norm + own
+        attend = attend + own
     return max(norm, attend, rows + attended)
 
 
@@ -274,7 +278,11 @@ def block_bytes(
         images, heads_pass, flight, length, width, heads, head_dim, item
     )
     rest = block_rest_bytes(images, block, flight, length, width, heads, head_dim, hidden, item)
-    return attention + rest if groups > 1 else max(attention, rest)
+    kept = (5 * width + heads * head_dim) * item
+    kept = kept + 4 * (4 * ceil_div(width, PARTITIONS) + ceil_div(hidden, PARTITIONS))
+    if groups > 1:
+        return (attention + rest) * OVERLAP_SLACK + kept
+    return max(attention, rest) + kept
 
 
 def vit_block_plan(batch, length, width, heads, head_dim, hidden, item, available):
@@ -286,7 +294,7 @@ def vit_block_plan(batch, length, width, heads, head_dim, hidden, item, availabl
     """
     most = max(1, min(batch, GROUP_TOKENS // length))
     for groups, flight in ((2, True), (1, True), (1, False)):
-        images = min(most, ceil_div(batch, groups))
+        images = min(most, batch - groups + 1)
         while images > 0 and (groups == 1 or batch > 1):
             block, heads_pass = block_and_pass(
                 groups, images, flight, length, width, heads, head_dim, hidden, item, available
@@ -297,12 +305,20 @@ def vit_block_plan(batch, length, width, heads, head_dim, hidden, item, availabl
     return 0, 0, 0, False, 0
 
 
+def smaller_pass(heads_pass, head_dim):
+    """The next smaller number of heads a pass: whole slots of packed heads; 0 if there is none."""
+    packed = heads_per_chunk(head_dim)
+    return ceil_div(heads_pass, packed) * packed - packed
+
+
 def block_and_pass(groups, images, flight, length, width, heads, head_dim, hidden, item, available):
     """(tokens a block, heads a pass) for `vit_block_plan`; (0, 0) if none fit. With two groups at a
-    time a block has the whole group and a pass all heads."""
+    time a block has at least BANK tokens of the group and a pass at least half of the heads."""
     block = ceil_div(images * length, PARTITIONS) * PARTITIONS
     while block > 0:
-        heads_pass = min(heads, HEADS_PER_PASS_MAX)
+        heads_pass = heads
+        if heads > HEADS_PER_PASS_MAX:
+            heads_pass = HEADS_PER_PASS_MAX
         while heads_pass > 0:
             needed = block_bytes(
                 groups,
@@ -319,8 +335,10 @@ def block_and_pass(groups, images, flight, length, width, heads, head_dim, hidde
             )
             if needed <= available:
                 return block, heads_pass
-            heads_pass = heads_pass - 1 if groups == 1 else 0
-        block = block - PARTITIONS if groups == 1 else 0
+            heads_pass = smaller_pass(heads_pass, head_dim)
+            if groups > 1 and 2 * heads_pass < heads:
+                heads_pass = 0
+        block = block - PARTITIONS if groups == 1 or block > BANK else 0
     return 0, 0
 
 

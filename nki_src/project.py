@@ -93,7 +93,10 @@ def finish_rows(dst, data, bias, scale, residual):
 
 
 def project_rows(dst, columns, depth, weight, layout, bias, scale, residual):
-    """All of `RowsProjection` at once."""
+    """All of `RowsProjection` at once; bias, scale: HBM [features] or None."""
+    features = dst.shape[2]
+    bias = broadcast_row(bias, 0, features)
+    scale = broadcast_row(scale, 0, features)
     work = RowsProjection(dst, columns, depth, weight, layout, bias, scale, residual, None)
     for index in range(work.steps):
         work.step(index)
@@ -103,7 +106,8 @@ class RowsProjection(nl.NKIObject):
     """rows dst = residual + scale * (columns^T @ weight + bias).
 
     dst: SBUF [128, tiles, features]; columns: SBUF [128, chunks of depth, tokens]; weight: HBM
-    matrix in `layout`; bias, scale: HBM [features] or None; residual: rows like dst, or None.
+    matrix in `layout`; bias, scale: broadcast rows [128, features] or None; residual: rows like
+    dst, or None.
     then: None, or an object whose `push` takes the tiles of dst, [<= 128, features] and in order,
     each as soon as it is complete.
 
@@ -119,8 +123,8 @@ class RowsProjection(nl.NKIObject):
         self.residual = residual
         self.then = then
         features = dst.shape[2]
-        self.bias = broadcast_row(bias, 0, features)
-        self.scale = broadcast_row(scale, 0, features)
+        self.bias = bias
+        self.scale = scale
         item = dtype_bytes(weight.dtype)
         self.width = slab_columns(depth, features, item)
         self.chunks = ceil_div(depth, PARTITIONS)
@@ -199,7 +203,10 @@ def part_of(row, count, low, high):
 
 
 def project_columns(dst, columns, depth, weight, layout, bias, activation):
-    """All of `ColumnsProjection` at once."""
+    """All of `ColumnsProjection` at once; bias: HBM [features] or None."""
+    bias = load_columns(
+        bias, 0, weight.shape[1] if layout == "in_out" else weight.shape[0], PARTITIONS
+    )
     work = ColumnsProjection(dst, columns, depth, weight, layout, bias, activation)
     for index in range(work.steps):
         work.step(index)
@@ -209,8 +216,8 @@ class ColumnsProjection(nl.NKIObject):
     """columns dst = activation(weight^T @ columns + bias).
 
     dst: SBUF [128, chunks of features, tokens]; columns: SBUF [128, chunks of depth, tokens];
-    weight: HBM matrix in `layout`; bias: HBM [features] or None; activation: a nki.language
-    function that ScalarE evaluates while it evicts PSUM.
+    weight: HBM matrix in `layout`; bias: columns [128, chunks of features] float32 or None;
+    activation: a nki.language function that ScalarE evaluates while it evicts PSUM.
 
     A step is one chunk of features for up to WIDE tokens.
     """
@@ -224,7 +231,7 @@ class ColumnsProjection(nl.NKIObject):
         self.activation = activation
         features = weight.shape[1] if layout == "in_out" else weight.shape[0]
         self.features = features
-        self.bias = load_columns(bias, 0, features, PARTITIONS)
+        self.bias = bias
         item = dtype_bytes(weight.dtype)
         self.width = slab_columns(depth, features, item)
         self.wide = part_columns(depth, item)

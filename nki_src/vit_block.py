@@ -21,7 +21,16 @@ import nki
 import nki.language as nl
 
 from .attention import shift_selectors
-from .block import Attention, Form, Group, Rest, Store, Weights
+from .block import (
+    Attention,
+    AttentionVectors,
+    Form,
+    Group,
+    Rest,
+    RestVectors,
+    Store,
+    Weights,
+)
 from .limits import vit_block_plan
 from .schedule import run
 from .tiles import available_bytes, dtype_bytes, program_share
@@ -90,8 +99,13 @@ def vit_block(
         length, num_heads, dim, eps, norm, activation, attention_scale, x.dtype, plan, selectors
     )
     tasks = []
-    for image in range(begin, end, images):
-        count = min(images, end - image) * length
+    image = begin
+    while image < end:
+        # The odd group comes first: nothing is issued beside its attention.
+        size = images
+        if image == begin and (end - begin) % images > 0:
+            size = (end - begin) % images
+        count = size * length
         tasks.append(
             Group(
                 x.reshape((batch * length, width)),
@@ -100,13 +114,18 @@ def vit_block(
                 count,
             )
         )
+        image += size
+    if flight and len(tasks) > 0:
+        tasks[0].load()
+    attention_vectors = AttentionVectors(weights, form)
+    rest_vectors = None
     rest = None
     for index in range(len(tasks)):
         group = tasks[index]
         following = None
         if groups > 1 and index + 1 < len(tasks):
             following = tasks[index + 1]
-        attention = Attention(group, weights, form, following)
+        attention = Attention(group, weights, attention_vectors, form, following)
         if rest != None and groups == 1:
             run(rest, None)
             rest = None
@@ -114,7 +133,9 @@ def vit_block(
             run(attention, None)
         else:
             run(rest, attention)
-        rest = Rest(group, weights, form, Store(group.out, group.first))
+        if rest_vectors == None:
+            rest_vectors = RestVectors(weights)
+        rest = Rest(group, weights, rest_vectors, form, Store(group.out, group.first))
     if rest != None:
         run(rest, None)
     return out
