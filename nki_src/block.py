@@ -103,6 +103,32 @@ class Weights(nl.NKIObject):
             layer_of(self.scale2, index),
         )
 
+    def stacked(self):
+        """These parameters of one block as those of a stack of one."""
+        return Weights(
+            stack_of_one(self.norm1_weight),
+            stack_of_one(self.norm1_bias),
+            stack_of_one(self.qkv_weight),
+            stack_of_one(self.qkv_bias),
+            stack_of_one(self.proj_weight),
+            stack_of_one(self.proj_bias),
+            stack_of_one(self.scale1),
+            stack_of_one(self.norm2_weight),
+            stack_of_one(self.norm2_bias),
+            stack_of_one(self.fc1_weight),
+            stack_of_one(self.fc1_bias),
+            stack_of_one(self.fc2_weight),
+            stack_of_one(self.fc2_bias),
+            stack_of_one(self.scale2),
+        )
+
+
+def stack_of_one(tensor):
+    """An axis of size 1 in front; None stays None."""
+    if tensor == None:
+        return None
+    return tensor.expand_dim(0)
+
 
 def layer_of(tensor, index):
     """Row `index` of the first axis; None stays None."""
@@ -169,6 +195,7 @@ class Form(nl.NKIObject):
         self.heads_pass = heads_pass
         self.block = block
         self.flight = flight
+        self.groups = groups
         self.selectors = selectors
 
 
@@ -190,6 +217,23 @@ class Group(nl.NKIObject):
         self.rows = None
         self.normed = None
         self.attended = None
+
+    def load_if(self, flight):
+        """Read the rows of the group, if they are kept on the chip."""
+        if flight:
+            self.load()
+
+    def copy(self):
+        """Copy x to out and go on from there."""
+        last = self.first + self.count
+        nisa.dma_copy(dst=self.out[self.first : last, :], src=self.x[self.first : last, :])
+        self.x = self.out
+
+    def store(self):
+        """Write the rows of the group to out."""
+        store = Store(self.out, self.first)
+        for tile in range(ceil_div(self.count, PARTITIONS)):
+            store.push(self.tile(tile))
 
     def load(self):
         """Read the rows of the group."""
@@ -342,7 +386,13 @@ def open_norm(group, vectors, form):
         return NormWork(group.normed, None)
     if form.flight and group.rows == None:
         group.load()
-    group.normed = NormColumns(
+    group.normed = norm1_columns(group, vectors, form)
+    return NormWork(group.normed, group)
+
+
+def norm1_columns(group, vectors, form):
+    """`NormColumns` of the first norm of a layer."""
+    return NormColumns(
         group.x.shape[1],
         group.count,
         form.dtype,
@@ -352,7 +402,6 @@ def open_norm(group, vectors, form):
         form.norm,
         form.flight,
     )
-    return NormWork(group.normed, group)
 
 
 class AttendEach(nl.NKIObject):
@@ -374,7 +423,8 @@ class AttendEach(nl.NKIObject):
 class Rest(nl.NKIObject):
     """The task from `group.attended` to the rows of the next layer.
 
-    then: an object whose `push` takes the finished row tiles [<= 128, width] in order.
+    then: an object whose `push` takes the finished row tiles [<= 128, width] in order; None if it
+    is enough that they are in `group.rows`.
     """
 
     def __init__(self, group, weights, vectors, form, then):
@@ -512,6 +562,21 @@ class Store(nl.NKIObject):
         last = self.next + rows.shape[0]
         nisa.dma_copy(dst=self.out[self.next : last, :], src=rows)
         self.next = last
+
+
+class Feed(nl.NKIObject):
+    """Takes row tiles in order and pushes them into the first norm of the group's next layer."""
+
+    def __init__(self, group, vectors, form):
+        self.group = group
+        self.vectors = vectors
+        self.form = form
+
+    def push(self, rows):
+        """The next tile."""
+        if self.group.normed == None:
+            self.group.normed = norm1_columns(self.group, self.vectors, self.form)
+        self.group.normed.push(rows)
 
 
 class NormColumns(nl.NKIObject):

@@ -50,6 +50,10 @@ GROUP_TOKENS = 1024
 # Two tasks at a time leave gaps between their tiles; their budget is raised by this. Our choice.
 OVERLAP_SLACK = 1.06
 
+# Instructions that a launch may unroll; above, layers and then images become loops on the device.
+# A block of ViT-B/16 at batch 16 takes about 10000. Our choice: the compiler's time grows with it.
+INSTRUCTIONS_MAX = 32768
+
 DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 HEAD_SIZE_MAX = PARTITIONS
@@ -283,6 +287,26 @@ def block_bytes(
     if groups > 1:
         return (attention + rest) * OVERLAP_SLACK + kept
     return max(attention, rest) + kept
+
+
+def block_instructions(images, plan, length, width, heads, head_dim, hidden):
+    """At most so many instructions does one layer take for a chunk of images (encoder.py)."""
+    tokens = images * length
+    groups = ceil_div(images, plan[0])
+    blocks = ceil_div(plan[0] * length, plan[2])
+    tiles = groups * (plan[0] * ceil_div(length, PARTITIONS) + blocks)
+    wide = groups * blocks * ceil_div(ceil_div(tokens, groups * blocks), BANK)
+    chunks = ceil_div(width, PARTITIONS)
+    inner = ceil_div(heads * head_dim, PARTITIONS)
+    deep = ceil_div(hidden, PARTITIONS)
+    slots = 2 * head_slots(heads, head_dim) + 2 * ceil_div(heads, plan[1])
+    columns = (chunks + 2) * (slots + deep) * wide
+    rows = tiles * ceil_div(width, BANK) * (2 * chunks + inner + deep + 12)
+    norms = tiles * (3 * chunks + inner + 16)
+    key_tiles = ceil_div(length, PARTITIONS)
+    block = ceil_div(length, query_block(length, length, 4))
+    attention = images * heads * (key_tiles * (3 * block + ceil_div(length, BANK) + key_tiles + 4))
+    return columns + rows + norms + attention + 64 * groups * blocks + images * 64
 
 
 def vit_block_plan(batch, length, width, heads, head_dim, hidden, item, available):

@@ -1,0 +1,194 @@
+"""Blocks one after another for a batch of images: what `vit_block` and `vit_encoder` launch.
+
+A chunk of images, two groups at a time, passes through all layers before the next chunk begins, so
+its rows stay on the chip from layer to layer while they fit (`Form.flight`); otherwise they go
+through the output in HBM. `Rest` of one group is issued with `Attention` of the group that
+follows it, also across layers.
+
+Instructions: everything is unrolled while that stays below `limits.INSTRUCTIONS_MAX`; above it the
+layers become a loop on the device, and then the chunks too, so that a launch has at most the
+instructions of two chunks (a full and a shorter one) of one layer, whatever the depth and batch.
+"""
+
+import nki.language as nl
+
+from .attention import shift_selectors
+from .block import Attention, AttentionVectors, Feed, Form, Group, Rest, RestVectors, Store
+from .limits import INSTRUCTIONS_MAX, block_instructions, ceil_div, vit_block_plan
+from .schedule import run
+from .tiles import available_bytes, dtype_bytes, program_share
+
+
+def encode(x, weights, layers, num_heads, eps, norm, activation, attention_scale):
+    """x [B, S, D] through `layers` blocks of stacked `Weights` -> HBM [B, S, D]."""
+    batch, length, width = x.shape
+    embed = weights.proj_weight.shape[1]
+    hidden = weights.fc1_weight.shape[2]
+    dim = embed // num_heads
+    begin, end = program_share(batch, 1)
+    count = end - begin
+    plan = vit_block_plan(
+        max(1, count),
+        length,
+        width,
+        num_heads,
+        dim,
+        hidden,
+        dtype_bytes(x.dtype),
+        available_bytes(),
+    )
+    images, heads_pass, block, flight, groups = plan
+    assert images > 0, f"{length} tokens of width {width} do not fit on the chip"
+    out = nl.ndarray((batch, length, width), dtype=x.dtype, buffer=nl.shared_hbm)
+    if count == 0:
+        return out
+    selectors = shift_selectors(num_heads, heads_pass, dim, x.dtype)
+    form = Form(
+        length, num_heads, dim, eps, norm, activation, attention_scale, x.dtype, plan, selectors
+    )
+    size = min(count, images * groups)
+    full = count // size
+    launch = Launch(x, out, weights, layers, form, begin, size)
+    rest = None
+    if count % size > 0:
+        rest = Launch(x, out, weights, layers, form, begin + full * size, count % size)
+    one = block_instructions(size, plan, length, width, num_heads, dim, hidden)
+    if one * layers * ceil_div(count, size) <= INSTRUCTIONS_MAX:
+        items = []
+        for chunk in range(full):
+            launch.add_items(items, chunk)
+        if rest != None:
+            rest.add_items(items, 0)
+        launch.unrolled(items)
+        return out
+    if full == 1:
+        launch.chunk(0)
+    else:
+        nl.fori_loop(0, full, launch.chunk)
+    if rest != None:
+        rest.chunk(0)
+    return out
+
+
+class Launch(nl.NKIObject):
+    """Chunks of `size` images, from image `first` on, that go through all layers."""
+
+    def __init__(self, x, out, weights, layers, form, first, size):
+        self.x = x
+        self.out = out
+        self.weights = weights
+        self.layers = layers
+        self.form = form
+        self.first = first
+        self.size = size
+        self.groups = None
+
+    def open_groups(self, chunk):
+        """The groups of a chunk, an int or a register."""
+        form = self.form
+        groups = []
+        image = 0
+        while image < self.size:
+            size = form.images
+            if image == 0 and self.size % size > 0:
+                # The odd group comes first: nothing is issued beside its attention.
+                size = self.size % size
+            groups.append(
+                Group(
+                    self.rows_of(self.x, chunk),
+                    self.rows_of(self.out, chunk),
+                    image * form.length,
+                    size * form.length,
+                )
+            )
+            image += size
+        return groups
+
+    def rows_of(self, tensor, chunk):
+        """HBM [size * S, D] of a chunk of a tensor [B, S, D]."""
+        count = (tensor.shape[0] - self.first) // self.size
+        part = tensor[self.first : self.first + count * self.size]
+        part = part.reshape_dim(0, (count, self.size)).select(0, chunk)
+        return part.flatten_dims(0, 1)
+
+    def add_items(self, items, chunk):
+        """Appends (group, layer) of a chunk to `items`, in the order of their work."""
+        groups = self.open_groups(chunk)
+        for layer in range(self.layers):
+            for group in groups:
+                items.append((group, layer))
+
+    def unrolled(self, items):
+        """All items. The norm of a layer follows the rows of the layer before tile by tile."""
+        form = self.form
+        current = -1
+        weights = None
+        vectors = None
+        rest_vectors = None
+        rest = None
+        following_vectors = None
+        items[0][0].load_if(form.flight)
+        for index in range(len(items)):
+            group, layer = items[index]
+            if layer != current:
+                current = layer
+                weights = self.weights.layer(layer)
+                vectors = following_vectors
+                if vectors == None:
+                    vectors = AttentionVectors(weights, form)
+                rest_vectors = None
+                following_vectors = None
+            following = None
+            if form.groups > 1 and index + 1 < len(items) and items[index + 1][1] == 0:
+                following = items[index + 1][0]
+            attention = Attention(group, weights, vectors, form, following)
+            rest = run_beside(rest, attention, form)
+            if rest_vectors == None:
+                rest_vectors = RestVectors(weights)
+                if layer + 1 < self.layers:
+                    following_vectors = AttentionVectors(self.weights.layer(layer + 1), form)
+            then = Store(group.out, group.first)
+            if layer + 1 < self.layers and form.flight:
+                then = Feed(group, following_vectors, form)
+            rest = Rest(group, weights, rest_vectors, form, then)
+        run(rest, None)
+
+    def chunk(self, chunk):
+        """All layers of a chunk, an int or a register, as a loop on the device."""
+        self.groups = self.open_groups(chunk)
+        for group in self.groups:
+            group.load_if(self.form.flight)
+            if not self.form.flight:
+                group.copy()
+        nl.fori_loop(0, self.layers, self.layer)
+        for group in self.groups:
+            if self.form.flight:
+                group.store()
+        self.groups = None
+
+    def layer(self, layer):
+        """One layer, a register, of the groups of a chunk."""
+        form = self.form
+        weights = self.weights.layer(layer)
+        vectors = AttentionVectors(weights, form)
+        rest_vectors = RestVectors(weights)
+        rest = None
+        for group in self.groups:
+            attention = Attention(group, weights, vectors, form, None)
+            rest = run_beside(rest, attention, form)
+            then = None if form.flight else Store(group.out, group.first)
+            rest = Rest(group, weights, rest_vectors, form, then)
+        run(rest, None)
+
+
+def run_beside(rest, attention, form):
+    """Issue `attention`, and `rest` (or None) of the group before it: side by side if there is room
+    for both and they do not wait for each other."""
+    if rest != None and (form.groups == 1 or rest.group == attention.group):
+        run(rest, None)
+        rest = None
+    if rest == None:
+        run(attention, None)
+    else:
+        run(rest, attention)
+    return None
