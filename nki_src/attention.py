@@ -54,6 +54,10 @@ from .tiles import available_bytes, dtype_bytes, program_share
 # for any score, before scaling, below 1e8. A power of two, so float32 loses nothing. Our choice.
 SHIFT_STEP = 4096.0
 
+# Steps of `Maxima` without work before its results are turned: other work goes on while VectorE
+# finishes. Our choice.
+TURN_DELAY = 4
+
 
 @nki.jit
 def attention(q, k, v, scale, q_view, k_view, v_view):
@@ -133,6 +137,7 @@ class Attend(nl.NKIObject):
         self.previous = None
         self.current = Together(self.following, None, None)
         self.position = 0
+        self.pending = -1
         self.steps = self.following.steps
         for unit in units:
             heads = unit[1].heads
@@ -148,6 +153,11 @@ class Attend(nl.NKIObject):
             self.advance()
         self.current.step(self.position)
         self.position += 1
+        # Half a unit later, when the last evictions of the unit are over.
+        if self.pending >= 0 and 2 * self.position >= self.current.steps:
+            if self.then != None:
+                self.then.push(self.pending)
+            self.pending = -1
         if index == self.steps - 1 and self.then != None:
             self.then.push(len(self.units) - 1)
 
@@ -161,8 +171,7 @@ class Attend(nl.NKIObject):
             if self.following != None:
                 self.shift = self.following.shift
                 self.following = None
-            if self.then != None and self.unit > 1:
-                self.then.push(self.unit - 2)
+            self.pending = self.unit - 2
         if self.unit == len(self.units):
             self.current = Together(self.previous, None, None)
         else:
@@ -314,8 +323,8 @@ class Maxima(nl.NKIObject):
         self.groups = ceil_div(queries.heads, self.shared)
         self.tiles = ceil_div(queries.length(), PARTITIONS)
         self.reduced = self.tiles * self.blocks * self.groups
-        # The tensor engine turns the maxima of a tile two steps after VectorE has split them.
-        self.steps = self.reduced + self.tiles + 1
+        # The tensor engine turns the maxima of a tile some steps after VectorE has split them.
+        self.steps = self.reduced + self.tiles + TURN_DELAY
         self.pairs = []
         rows, slots = shift_layout(queries.heads, queries.dim)
         self.shift = nl.ndarray(
@@ -338,8 +347,8 @@ class Maxima(nl.NKIObject):
             self.reduce(index)
             if (index + 1) % (self.blocks * self.groups) == 0:
                 self.split(index // (self.blocks * self.groups))
-        elif index > self.reduced:
-            self.turn(index - self.reduced - 1)
+        elif index >= self.reduced + TURN_DELAY:
+            self.turn(index - self.reduced - TURN_DELAY)
 
     def reduce(self, index):
         """The maxima of one tile of queries, one block of keys, and heads that share a bank."""

@@ -600,6 +600,7 @@ class NormColumns(nl.NKIObject):
         self.summed = None
         self.spread = None
         self.scaled = None
+        self.waiting = None
         self.done = 0
 
     def push(self, rows):
@@ -617,22 +618,23 @@ class NormColumns(nl.NKIObject):
 
     def advance(self, tile):
         """One step of each tile in flight; `tile`, or None, is the next to follow them."""
+        if self.waiting != None:
+            low = self.done
+            high = low + self.waiting.dst.shape[0]
+            transpose_rows(self.columns[:, :, low:high], self.waiting.dst, self.weight, self.bias)
+            self.done = high
         if self.summed != None:
             self.summed.spread()
         if self.spread != None:
             self.spread.scale()
-        if self.scaled != None:
-            low = self.done
-            high = low + self.scaled.dst.shape[0]
-            transpose_rows(self.columns[:, :, low:high], self.scaled.dst, self.weight, self.bias)
-            self.done = high
+        self.waiting = self.scaled
         self.scaled = self.spread
         self.spread = self.summed
         self.summed = tile
 
 
 # Steps after its `sum` that a tile still has in `NormColumns`.
-FLUSH = 3
+FLUSH = 4
 
 
 class NormWork(nl.NKIObject):

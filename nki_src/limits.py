@@ -41,7 +41,7 @@ SCORES_BYTES = 32 * 1024
 NORM_BLOCK = 2048
 
 # Row tiles whose norms `vit_block` has in flight: one in each of the steps of `NormColumns`.
-NORM_FLIGHT = 4
+NORM_FLIGHT = 5
 
 # Tokens that one group of images of `vit_block` aims for: enough to stream each weight slab once
 # for several images. Our choice.
