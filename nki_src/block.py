@@ -178,10 +178,13 @@ class Form(nl.NKIObject):
 
     length, heads, dim: tokens an image, heads and their size; eps, norm, activation, scale: as
     the arguments of `vit_block`; dtype: of x; heads_pass, block, flight: see
-    `limits.vit_block_plan`; selectors: `attention.shift_selectors` of such passes.
+    `limits.vit_block_plan`; selectors: `attention.shift_selectors` of such passes;
+    ring: the `WeightRing` of the weights of `Rest`, or None.
     """
 
-    def __init__(self, length, heads, dim, eps, norm, activation, scale, dtype, plan, selectors):
+    def __init__(
+        self, length, heads, dim, eps, norm, activation, scale, dtype, plan, selectors, ring
+    ):
         images, heads_pass, block, flight, groups = plan
         self.length = length
         self.heads = heads
@@ -197,6 +200,7 @@ class Form(nl.NKIObject):
         self.flight = flight
         self.groups = groups
         self.selectors = selectors
+        self.ring = ring
 
 
 class Group(nl.NKIObject):
@@ -481,6 +485,7 @@ class Rest(nl.NKIObject):
                 "in_out",
                 self.vectors.fc1_bias,
                 activation_function(form.activation),
+                form.ring,
             )
         self.columns = None
         return self.open_output(start, size)
@@ -519,6 +524,7 @@ class Rest(nl.NKIObject):
             vectors.scale1,
             self.stream,
             self.normed,
+            form.ring,
         )
 
     def open_output(self, start, size):
@@ -547,6 +553,7 @@ class Rest(nl.NKIObject):
             self.vectors.scale2,
             stream,
             self.then,
+            form.ring,
         )
 
 

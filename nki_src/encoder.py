@@ -14,7 +14,8 @@ import nki.language as nl
 
 from .attention import shift_selectors
 from .block import Attention, AttentionVectors, Feed, Form, Group, Rest, RestVectors, Store
-from .limits import INSTRUCTIONS_MAX, block_instructions, ceil_div, vit_block_plan
+from .limits import INSTRUCTIONS_MAX, block_instructions, ceil_div, ring_slots, vit_block_plan
+from .project import WeightRing
 from .schedule import run
 from .tiles import available_bytes, dtype_bytes, program_share
 
@@ -43,8 +44,22 @@ def encode(x, weights, layers, num_heads, eps, norm, activation, attention_scale
     if count == 0:
         return out
     selectors = shift_selectors(num_heads, heads_pass, dim, x.dtype)
+    ring = None
+    if flight:
+        slots, room = ring_slots(width, hidden, embed, dtype_bytes(x.dtype))
+        ring = WeightRing(slots, room, x.dtype)
     form = Form(
-        length, num_heads, dim, eps, norm, activation, attention_scale, x.dtype, plan, selectors
+        length,
+        num_heads,
+        dim,
+        eps,
+        norm,
+        activation,
+        attention_scale,
+        x.dtype,
+        plan,
+        selectors,
+        ring,
     )
     size = min(count, images * groups)
     full = count // size
@@ -169,6 +184,9 @@ class Launch(nl.NKIObject):
     def layer(self, layer):
         """One layer, a register, of the groups of a chunk."""
         form = self.form
+        if form.ring != None:
+            # Every iteration of a loop on the device uses the same addresses.
+            form.ring.next = 0
         weights = self.weights.layer(layer)
         vectors = AttentionVectors(weights, form)
         rest_vectors = RestVectors(weights)

@@ -48,7 +48,7 @@ NORM_FLIGHT = 5
 GROUP_TOKENS = 1024
 
 # Two tasks at a time leave gaps between their tiles; their budget is raised by this. Our choice.
-OVERLAP_SLACK = 1.06
+OVERLAP_SLACK = 1.08
 
 # Instructions that a launch may unroll; above, layers and then images become loops on the device.
 # A block of ViT-B/16 at batch 16 takes about 10000. Our choice: the compiler's time grows with it.
@@ -89,6 +89,31 @@ def slab_columns(depth, features, item):
     else:
         columns = max(PARTITIONS, columns // PARTITIONS * PARTITIONS)
     return min(columns, features)
+
+
+def part_chunks(columns, item):
+    """Chunks of the depth of one part of a slab with so many columns."""
+    return max(1, WEIGHT_PART // (columns * item))
+
+
+def part_columns(depth, item):
+    """Columns of one part of a slab with all of the depth: whole chunks."""
+    return max(1, WEIGHT_PART // (ceil_div(depth, PARTITIONS) * item * PARTITIONS)) * PARTITIONS
+
+
+def ring_slots(width, hidden, embed, item):
+    """(slots, elements a slot) of the ring through which the weights of `block.Rest` stream: room
+    for the largest slab and half of the next one."""
+    columns = slab_columns(width, hidden, item)
+    wide = min(columns, part_columns(width, item))
+    slots = ceil_div(columns, wide)
+    size = ceil_div(width, PARTITIONS) * wide
+    for depth in (hidden, embed):
+        columns = slab_columns(depth, width, item)
+        tall = min(ceil_div(depth, PARTITIONS), part_chunks(columns, item))
+        slots = max(slots, ceil_div(ceil_div(depth, PARTITIONS), tall))
+        size = max(size, tall * columns)
+    return ceil_div(slots * 3, 2), size
 
 
 def slab_bytes(depth, features, item, out_in):
@@ -243,7 +268,10 @@ def block_attention_bytes(images, heads_pass, flight, length, width, heads, head
     pass_width = heads_pass * head_dim * item
     weights = ceil_div(width, PARTITIONS) * pass_width + pass_width + BANK * item
     scratch = attend_bytes(units, heads_pass, length, length, head_dim, item)
-    attend = columns + rows + operands + max(weights, scratch)
+    attend = columns + operands + weights
+    if heads_pass < heads:
+        attend = attend + rows
+    attend = max(attend, (columns if heads_pass < heads else 0) + rows + operands + scratch)
     if flight:
         own = attended + ceil_div(total, PARTITIONS) * width * item
         norm = norm + own
@@ -264,9 +292,16 @@ def block_rest_bytes(images, block, flight, length, width, heads, head_dim, hidd
     stream = tiles * width * 4
     normed = ceil_div(width, PARTITIONS) * block * item + norm_tiles * width * (4 + item) + vectors
     project = slab_bytes(embed, width, item, False) + 2 * width * item + BANK * 8
+    mlp = mlp_bytes(block, width, hidden, width, item, False)
+    if flight:
+        # The weights are in the ring, the result in the rows of the group.
+        project = project - slab_bytes(embed, width, item, False)
+        mlp = mlp - max(
+            slab_bytes(width, hidden, item, False), slab_bytes(hidden, width, item, False)
+        )
+        mlp = mlp - 2 * width * item - BANK * 8
     merge = stream + max(3 * width * item, normed + project)
-    finish = stream + mlp_bytes(block, width, hidden, width, item, False)
-    return attended + max(merge, finish)
+    return attended + max(merge, stream + mlp)
 
 
 def block_bytes(
@@ -284,6 +319,9 @@ def block_bytes(
     rest = block_rest_bytes(images, block, flight, length, width, heads, head_dim, hidden, item)
     kept = (5 * width + heads * head_dim) * item
     kept = kept + 4 * (4 * ceil_div(width, PARTITIONS) + ceil_div(hidden, PARTITIONS))
+    if flight:
+        slots, size = ring_slots(width, hidden, heads * head_dim, item)
+        kept = kept + slots * size * item
     if groups > 1:
         return (attention + rest) * OVERLAP_SLACK + kept
     return max(attention, rest) + kept
@@ -337,7 +375,8 @@ def smaller_pass(heads_pass, head_dim):
 
 def block_and_pass(groups, images, flight, length, width, heads, head_dim, hidden, item, available):
     """(tokens a block, heads a pass) for `vit_block_plan`; (0, 0) if none fit. With two groups at a
-    time a block has at least BANK tokens of the group and a pass at least half of the heads."""
+    time a block has the whole group and a pass all heads: smaller groups cost less than smaller
+    passes."""
     block = ceil_div(images * length, PARTITIONS) * PARTITIONS
     while block > 0:
         heads_pass = heads
@@ -359,10 +398,8 @@ def block_and_pass(groups, images, flight, length, width, heads, head_dim, hidde
             )
             if needed <= available:
                 return block, heads_pass
-            heads_pass = smaller_pass(heads_pass, head_dim)
-            if groups > 1 and 2 * heads_pass < heads:
-                heads_pass = 0
-        block = block - PARTITIONS if groups == 1 or block > BANK else 0
+            heads_pass = smaller_pass(heads_pass, head_dim) if groups == 1 else 0
+        block = block - PARTITIONS if groups == 1 else 0
     return 0, 0
 
 

@@ -9,7 +9,7 @@ a slab are cut in the order of use, so that the first product waits for a part o
 import nki.isa as nisa
 import nki.language as nl
 
-from .limits import PARTITIONS, WEIGHT_PART, ceil_div, slab_columns
+from .limits import PARTITIONS, ceil_div, part_chunks, part_columns, slab_columns
 from .tiles import (
     WIDE,
     broadcast_row,
@@ -23,18 +23,41 @@ from .tiles import (
 )
 
 
-def load_weight(weight, layout, depth, first, columns, low=0, high=None):
+class WeightRing(nl.NKIObject):
+    """SBUF for parts of weights that stream through the chip: part i lies where part i - slots lay,
+    so a part is transferred as soon as that one has been used.
+
+    A slab must not have more parts than there are slots. bytes: of a slot and partition.
+    """
+
+    def __init__(self, slots, size, dtype):
+        self.slots = slots
+        self.memory = nl.ndarray((PARTITIONS, slots, size), dtype=dtype, buffer=nl.sbuf)
+        self.next = 0
+
+    def take(self, chunks, columns):
+        """The next slot as SBUF [128, chunks, columns]."""
+        part = self.memory[:, self.next, 0 : chunks * columns].reshape_dim(1, (chunks, columns))
+        self.next = (self.next + 1) % self.slots
+        return part
+
+
+def load_weight(weight, layout, depth, first, columns, low=0, high=None, ring=None):
     """Columns [first, first + columns) of a weight matrix, chunks [low, high) of its depth -> SBUF
     [128, high - low, columns].
 
     weight: HBM [depth, features] if layout is "in_out", [features, depth] (torch's Linear) if it
     is "out_in". The first is read as it is needed; the second costs a tensor-engine transpose for
     every 128 x 128 block, so weights that are used more than once should be packed "in_out".
+    ring: the `WeightRing` that it goes to, or None.
     """
     chunks = ceil_div(depth, PARTITIONS)
     if high == None:
         high = chunks
-    part = nl.ndarray((PARTITIONS, high - low, columns), dtype=weight.dtype, buffer=nl.sbuf)
+    if ring == None:
+        part = nl.ndarray((PARTITIONS, high - low, columns), dtype=weight.dtype, buffer=nl.sbuf)
+    else:
+        part = ring.take(high - low, columns)
     if layout == "out_in":
         for start in range(0, columns, PARTITIONS):
             count = min(PARTITIONS, columns - start)
@@ -55,16 +78,6 @@ def load_weight(weight, layout, depth, first, columns, low=0, high=None):
             src=weight[full * PARTITIONS : depth, first : first + columns],
         )
     return part
-
-
-def part_chunks(columns, item):
-    """Chunks of the depth of one part of a slab with so many columns."""
-    return max(1, WEIGHT_PART // (columns * item))
-
-
-def part_columns(depth, item):
-    """Columns of one part of a slab with all of the depth: whole chunks."""
-    return max(1, WEIGHT_PART // (ceil_div(depth, PARTITIONS) * item * PARTITIONS)) * PARTITIONS
 
 
 def finish_rows(dst, data, bias, scale, residual):
@@ -114,7 +127,8 @@ class RowsProjection(nl.NKIObject):
     A step contracts one part of the slab for one tile of tokens and up to WIDE features.
     """
 
-    def __init__(self, dst, columns, depth, weight, layout, bias, scale, residual, then):
+    def __init__(self, dst, columns, depth, weight, layout, bias, scale, residual, then, ring=None):
+        self.ring = ring
         self.dst = dst
         self.columns = columns
         self.depth = depth
@@ -177,7 +191,7 @@ class RowsProjection(nl.NKIObject):
         for low in range(0, self.chunks, self.tall):
             high = min(low + self.tall, self.chunks)
             self.slab.append(
-                load_weight(self.weight, self.layout, self.depth, first, size, low, high)
+                load_weight(self.weight, self.layout, self.depth, first, size, low, high, self.ring)
             )
 
     def evict(self, tile, count, low):
@@ -222,7 +236,8 @@ class ColumnsProjection(nl.NKIObject):
     A step is one chunk of features for up to WIDE tokens.
     """
 
-    def __init__(self, dst, columns, depth, weight, layout, bias, activation):
+    def __init__(self, dst, columns, depth, weight, layout, bias, activation, ring=None):
+        self.ring = ring
         self.dst = dst
         self.columns = columns
         self.depth = depth
@@ -282,4 +297,8 @@ class ColumnsProjection(nl.NKIObject):
         self.slab = []
         for low in range(0, columns, self.wide):
             size = min(self.wide, columns - low)
-            self.slab.append(load_weight(self.weight, self.layout, self.depth, first + low, size))
+            self.slab.append(
+                load_weight(
+                    self.weight, self.layout, self.depth, first + low, size, 0, None, self.ring
+                )
+            )
