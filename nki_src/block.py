@@ -103,6 +103,25 @@ class Weights(nl.NKIObject):
             layer_of(self.scale2, index),
         )
 
+    def following(self):
+        """Stacked parameters without the first layer."""
+        return Weights(
+            without_first(self.norm1_weight),
+            without_first(self.norm1_bias),
+            without_first(self.qkv_weight),
+            without_first(self.qkv_bias),
+            without_first(self.proj_weight),
+            without_first(self.proj_bias),
+            without_first(self.scale1),
+            without_first(self.norm2_weight),
+            without_first(self.norm2_bias),
+            without_first(self.fc1_weight),
+            without_first(self.fc1_bias),
+            without_first(self.fc2_weight),
+            without_first(self.fc2_bias),
+            without_first(self.scale2),
+        )
+
     def stacked(self):
         """These parameters of one block as those of a stack of one."""
         return Weights(
@@ -121,6 +140,13 @@ class Weights(nl.NKIObject):
             stack_of_one(self.fc2_bias),
             stack_of_one(self.scale2),
         )
+
+
+def without_first(tensor):
+    """All but row 0 of the first axis; None stays None."""
+    if tensor == None:
+        return None
+    return tensor[1 : tensor.shape[0]]
 
 
 def stack_of_one(tensor):
@@ -210,7 +236,7 @@ class Group(nl.NKIObject):
     rows: SBUF [128, tiles, width] in the dtype of x, or None if they are read tile by tile and
     twice, because SBUF has no room for them;
     normed: `NormColumns` that the layer before has begun, or None; attended: what `Attention`
-    leaves for `Rest`, an `ImageColumns`.
+    leaves for `Rest`, an `ImageColumns`, made by it unless it is `lasting`.
     """
 
     def __init__(self, x, out, first, count):
@@ -221,6 +247,7 @@ class Group(nl.NKIObject):
         self.rows = None
         self.normed = None
         self.attended = None
+        self.lasting = False
 
     def load_if(self, flight):
         """Read the rows of the group, if they are kept on the chip."""
@@ -300,9 +327,9 @@ class Attention(nl.NKIObject):
         form = self.form
         group = self.group
         if stage == 0:
-            embed = form.heads * form.dim
             # Made first, so that what it leaves free is in one piece when later tiles are gone.
-            group.attended = ImageColumns(embed, form.length, group.count, form.dtype, form.flight)
+            if group.attended == None:
+                group.attended = ImageColumns(group.count, form)
             return open_norm(group, self.vectors, form)
         if stage == self.stages - 1 and self.following != None:
             return open_norm(self.following, self.vectors, form)
@@ -497,7 +524,8 @@ class Rest(nl.NKIObject):
         weights = self.weights
         if self.attended == None:
             self.attended = group.attended.finish()
-            group.attended = None
+            if not group.lasting:
+                group.attended = None
         # Without LayerScale the bias of the projection can wait for it in the residual.
         vectors = self.vectors
         early = vectors.proj_bias if vectors.scale1 == None else None
@@ -691,20 +719,21 @@ class ImageColumns(nl.NKIObject):
 
     rows: SBUF [128, images * tiles, embed], set by who makes them; columns: [128, chunks of embed,
     count], for `count` tokens. A unit is a block of queries of an image; `push` turns one as soon
-    as it is complete, if the columns exist from the start (`early`). `finish` returns the columns.
+    as it is complete, if the columns exist from the start (`Form.flight`). `finish` returns the
+    columns.
     """
 
-    def __init__(self, embed, length, count, dtype, early):
+    def __init__(self, count, form):
         self.rows = None
-        self.embed = embed
-        self.length = length
+        self.embed = form.heads * form.dim
+        self.length = form.length
         self.count = count
-        self.dtype = dtype
-        self.block = query_block(length, length, dtype_bytes(dtype))
-        self.blocks = ceil_div(length, self.block)
-        self.tiles = ceil_div(length, PARTITIONS)
+        self.dtype = form.dtype
+        self.block = query_block(form.length, form.length, dtype_bytes(form.dtype))
+        self.blocks = ceil_div(form.length, self.block)
+        self.tiles = ceil_div(form.length, PARTITIONS)
         self.columns = None
-        if early:
+        if form.flight:
             self.allocate()
 
     def allocate(self):
@@ -720,6 +749,7 @@ class ImageColumns(nl.NKIObject):
             self.allocate()
             for unit in range(self.count // self.length * self.blocks):
                 self.push(unit)
+        self.rows = None
         return self.columns
 
     def push(self, unit):

@@ -13,7 +13,17 @@ instructions of two chunks (a full and a shorter one) of one layer, whatever the
 import nki.language as nl
 
 from .attention import shift_selectors
-from .block import Attention, AttentionVectors, Feed, Form, Group, Rest, RestVectors, Store
+from .block import (
+    Attention,
+    AttentionVectors,
+    Feed,
+    Form,
+    Group,
+    ImageColumns,
+    Rest,
+    RestVectors,
+    Store,
+)
 from .limits import INSTRUCTIONS_MAX, block_instructions, ceil_div, ring_slots, vit_block_plan
 from .project import WeightRing
 from .schedule import run
@@ -169,34 +179,53 @@ class Launch(nl.NKIObject):
         run(rest, None)
 
     def chunk(self, chunk):
-        """All layers of a chunk, an int or a register, as a loop on the device."""
+        """All layers of a chunk, an int or a register, as a loop on the device.
+
+        An iteration begins when the attention of the first group is done and ends with its
+        attention of the next layer, beside the rest of the last group.
+        """
+        form = self.form
         self.groups = self.open_groups(chunk)
         for group in self.groups:
-            group.load_if(self.form.flight)
-            if not self.form.flight:
+            if form.flight:
+                group.load()
+                group.attended = ImageColumns(group.count, form)
+                group.lasting = True
+            else:
                 group.copy()
-        nl.fori_loop(0, self.layers, self.layer)
+        first = self.weights.layer(0)
+        run(Attention(self.groups[0], first, AttentionVectors(first, form), form, None), None)
+        if self.layers > 1:
+            nl.fori_loop(0, self.layers - 1, self.layer)
+        run(self.layer_up_to_last(self.weights.layer(self.layers - 1)), None)
         for group in self.groups:
-            if self.form.flight:
+            if form.flight:
                 group.store()
         self.groups = None
 
     def layer(self, layer):
-        """One layer, a register, of the groups of a chunk."""
+        """Layer `layer`, a register, and the attention of the first group in the next one."""
+        rest = self.layer_up_to_last(self.weights.layer(layer))
+        weights = self.weights.following().layer(layer)
+        vectors = AttentionVectors(weights, self.form)
+        run_beside(rest, Attention(self.groups[0], weights, vectors, self.form, None), self.form)
+
+    def layer_up_to_last(self, weights):
+        """A layer from the attention of the second group on, up to `Rest` of the last group, which
+        is returned."""
         form = self.form
         if form.ring != None:
             # Every iteration of a loop on the device uses the same addresses.
             form.ring.next = 0
-        weights = self.weights.layer(layer)
         vectors = AttentionVectors(weights, form)
         rest_vectors = RestVectors(weights)
         rest = None
         for group in self.groups:
-            attention = Attention(group, weights, vectors, form, None)
-            rest = run_beside(rest, attention, form)
+            if rest != None:
+                run_beside(rest, Attention(group, weights, vectors, form, None), form)
             then = None if form.flight else Store(group.out, group.first)
             rest = Rest(group, weights, rest_vectors, form, then)
-        run(rest, None)
+        return rest
 
 
 def run_beside(rest, attention, form):
