@@ -41,6 +41,12 @@ NORM_FLIGHT = 4
 # for several images. Our choice.
 GROUP_TOKENS = 1024
 
+# A bias or mask of attention is loaded for as many heads at a time as this holds. Our choice.
+BIAS_STAGE = 16 * 1024
+
+# The factors on the scores that a bias can be divided by in every dtype, as powers of two.
+BIAS_SCALE_MAX = 1024.0
+
 DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 HEAD_SIZE_MAX = PARTITIONS
@@ -181,14 +187,43 @@ def attend_bytes(units, heads, q_len, k_len, head_dim, item):
     return numerators + shift + 2 * (columns + 2 * rows) * item + maxima + BANK
 
 
+def bias_fill(half):
+    """Minus the logit that stands for a masked key; half: in float16, which ends at 65504.
+
+    A row whose largest logit is below minus half of it counts as fully masked.
+    """
+    return 61440.0 if half else 4194304.0
+
+
+def bias_scale_fits(scale):
+    """Whether scores that are multiplied by `scale` can have a bias."""
+    size = scale if scale >= 0.0 else -scale
+    return 1.0 / BIAS_SCALE_MAX <= size <= BIAS_SCALE_MAX
+
+
+def bias_bytes(bias_heads, q_len, k_len, item):
+    """The score bias of a block of queries (score_bias.py) of `bias_heads` heads, 0 if there is
+    none: the tiles, what one of them is made from, the identities, bounded maxima.
+
+    Tiles are made from as many heads as BIAS_STAGE holds, or from a float32 row of positions or
+    segments and, for a moment, the starts of at most as many segments as keys.
+    """
+    if bias_heads == 0:
+        return 0
+    tiles = ceil_div(query_block(q_len, k_len, item), PARTITIONS)
+    row = k_len * 4
+    stage = min(bias_heads * row, max(BIAS_STAGE, row))
+    return tiles * bias_heads * k_len * item + stage + 3 * PARTITIONS * item
+
+
 def value_bytes(heads, length, head_dim, item):
     """Value rows of one image with the column of ones."""
     return ceil_div(length, PARTITIONS) * heads * (head_dim + 1) * item
 
 
-def attention_bytes(heads, q_len, k_len, head_dim, item):
+def attention_bytes(heads, q_len, k_len, head_dim, item, bias_heads=0):
     """`attention` for a pass of heads: query and key columns, value rows, output rows (two blocks,
-    one on its way out), and the larger of a loaded row tile and `attend`."""
+    one on its way out), the score bias, and the larger of a loaded row tile and `attend`."""
     operands = head_slots(heads, head_dim) * (q_len + k_len) * item
     operands = operands + value_bytes(heads, k_len, head_dim, item)
     block = query_block(q_len, k_len, item)
@@ -196,15 +231,22 @@ def attention_bytes(heads, q_len, k_len, head_dim, item):
     row = heads * head_dim * item
     blocks = min(2, ceil_div(q_len, block))
     attend = attend_bytes(1, heads, q_len, k_len, head_dim, item)
-    return operands + blocks * tiles * row + max(2 * row, attend)
+    bias = bias_bytes(bias_heads, q_len, k_len, item)
+    return operands + blocks * tiles * row + bias + max(2 * row, attend)
 
 
-def attention_heads(heads, q_len, k_len, head_dim, item, available):
-    """Most heads that one pass of `attention` can hold; 0 if not even one fits."""
+def attention_heads(heads, q_len, k_len, head_dim, item, available, bias_heads=0):
+    """Most heads that one pass of `attention` can hold; 0 if not even one fits.
+
+    bias_heads: 0 without a score bias, 1 if the heads share it, else `heads`.
+    """
     count = min(heads, HEADS_PER_PASS_MAX)
-    while count > 0 and attention_bytes(count, q_len, k_len, head_dim, item) > available:
+    while count > 0:
+        biased = min(bias_heads, count)
+        if attention_bytes(count, q_len, k_len, head_dim, item, biased) <= available:
+            return count
         count = count - 1
-    return count
+    return 0
 
 
 def block_bytes(images, heads_pass, block, flight, length, width, heads, head_dim, hidden, item):
@@ -331,7 +373,7 @@ def sequence(name, argument, length):
     return False, reason, "split the sequence, or use the PyTorch operator for this layer"
 
 
-def attention(batch, heads, q_len, k_len, head_dim, dtype_name, target):
+def attention(batch, heads, q_len, k_len, head_dim, dtype_name, target, bias_heads=0):
     for found in (
         head_size("attention", head_dim),
         sequence("attention", "q_len", q_len),
@@ -339,9 +381,9 @@ def attention(batch, heads, q_len, k_len, head_dim, dtype_name, target):
     ):
         if not found[0]:
             return found
-    return fits(
-        "attention", attention_bytes(1, q_len, k_len, head_dim, DTYPE_BYTES[dtype_name]), target
-    )
+    item = DTYPE_BYTES[dtype_name]
+    biased = min(bias_heads, 1)
+    return fits("attention", attention_bytes(1, q_len, k_len, head_dim, item, biased), target)
 
 
 def vit_block(batch, tokens, width, heads, head_dim, hidden, dtype_name, target):
