@@ -34,11 +34,12 @@ def mlp(
 
 
 def activate(x: Tensor, activation: str) -> Tensor:
-    """One of the three GELUs, computed in float32 and rounded to the dtype of x.
+    """One of three GELUs or SiLU, computed in float32 and rounded to the dtype of x.
 
     - "gelu": x * Phi(x), with the distribution function of the normal distribution;
     - "gelu_tanh": 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)));
-    - "quick_gelu": x * sigmoid(1.702 x).
+    - "quick_gelu": x * sigmoid(1.702 x);
+    - "silu": x * sigmoid(x).
     """
     value = wide(x)
     if activation == "gelu":
@@ -47,8 +48,10 @@ def activate(x: Tensor, activation: str) -> Tensor:
         value = F.gelu(value, approximate="tanh")
     elif activation == "quick_gelu":
         value = value * torch.sigmoid(1.702 * value)
+    elif activation == "silu":
+        value = F.silu(value)
     else:
         raise ValueError(
-            f"activation is {activation!r}; it must be 'gelu', 'gelu_tanh' or 'quick_gelu'"
+            f"activation is {activation!r}; it must be 'gelu', 'gelu_tanh', 'quick_gelu' or 'silu'"
         )
     return value.to(x.dtype)

@@ -29,8 +29,17 @@ class BlockParams:
         num_heads: H.
         eps: of both norms.
         attention_scale: factor on the attention scores.
-        norm: "layer" or "rms"; "rms" has no biases.
-        activation: "gelu" (exact), "gelu_tanh" or "quick_gelu".
+        norm: "layer" or "rms"; "rms" has no biases. So for the two other norms below.
+        activation: "gelu" (exact), "gelu_tanh", "quick_gelu" or "silu".
+        gate_weight: [D, I] or None, gate_bias: [I] or None. With a gate, what fc2 sees is
+            activation(x gate_weight + gate_bias) * (x fc1_weight + fc1_bias).
+        inner_weight, inner_bias: [I] or None, a norm in front of fc2; inner_norm, inner_eps: its
+            kind and eps.
+        q_norm_weight, q_norm_bias, k_norm_weight, k_norm_bias: norms of queries and of keys, or
+            None. [d] for a norm of each head, [H*d] for an RMS norm over all heads together;
+            qk_norm, qk_eps: their kind and eps.
+        rope: None, or how queries and keys are rotated by the tables that `vit_block` is given:
+            "half" (value i of a head with i + d/2) or "interleaved" (2i with 2i + 1).
 
     All weights are stored [in, out], the transpose of `torch.nn.Linear`.
     """
@@ -54,6 +63,19 @@ class BlockParams:
     scale2: Optional[Tensor] = None
     norm: str = "layer"
     activation: str = "gelu"
+    gate_weight: Optional[Tensor] = None
+    gate_bias: Optional[Tensor] = None
+    inner_weight: Optional[Tensor] = None
+    inner_bias: Optional[Tensor] = None
+    inner_norm: str = "layer"
+    inner_eps: float = 1e-6
+    q_norm_weight: Optional[Tensor] = None
+    q_norm_bias: Optional[Tensor] = None
+    k_norm_weight: Optional[Tensor] = None
+    k_norm_bias: Optional[Tensor] = None
+    qk_norm: str = "rms"
+    qk_eps: float = 1e-6
+    rope: Optional[str] = None
 
     def __post_init__(self) -> None:
         _check(self)
@@ -90,10 +112,14 @@ class BlockParams:
     def from_module(cls, layer: torch.nn.Module) -> "BlockParams":
         """The packed weights of a layer of a model.
 
-        Takes transformers' ViTLayer, DeiTLayer, Dinov2Layer, Dinov2WithRegistersLayer,
-        CLIPEncoderLayer and SiglipEncoderLayer. Epsilon, activation, biases, head count, score
-        factor and LayerScale come from the layer's modules, not from the name of the model. The
-        result holds copies: training the layer afterwards does not change it.
+        Takes transformers' layers of ViT, DeiT, DINOv2 (also with registers), DINOv3, CLIP,
+        SigLIP, SigLIP 2, InternVL, AIMv2, Pixtral, Qwen2-VL, Qwen2.5-VL and Qwen3-VL, and timm's
+        Block and EvaBlock. Norms, epsilon, activation, gate, biases, head count, score factor and
+        LayerScale come from the layer's modules, not from the name of the model. The result holds
+        copies: training the layer afterwards does not change it.
+
+        `rope` of a timm EvaBlock is set, because the block does not know whether its model has
+        rotary embeddings; where it has none use `dataclasses.replace(params, rope=None)`.
 
         Raises:
             NeuronVitUnsupported: the layer, or a part of it, is none of those; the message says
@@ -121,13 +147,29 @@ def _check(params: BlockParams) -> None:
             "Check the head count and the packing of qkv_weight",
         )
     _validate.epsilon(function, params.eps)
-    _validate.one_of(function, "norm", params.norm, _validate.NORMS)
-    _validate.one_of(function, "activation", params.activation, _validate.ACTIVATIONS)
-    if params.norm == "rms" and not (params.norm1_bias is None and params.norm2_bias is None):
-        raise _validate.fail(
-            function, "norm", "is 'rms'", "then the norms have no biases", "Pass None for them"
-        )
+    _validate.epsilon(function, params.inner_eps, "inner_eps")
+    _validate.epsilon(function, params.qk_eps, "qk_eps")
+    _validate.one_of(function, "activation", params.activation, _validate.BLOCK_ACTIVATIONS)
+    if params.rope is not None:
+        _validate.one_of(function, "rope", params.rope, _validate.ROPES)
+        if params.head_dim % 2:
+            raise _validate.fail(
+                function,
+                "rope",
+                f"is given with a head size of {params.head_dim}",
+                "the head size must then be even",
+                "Check num_heads",
+            )
+    _check_norm(params, "norm", "norm1_bias", "norm2_bias")
+    _check_norm(params, "inner_norm", "inner_bias")
+    _check_norm(params, "qk_norm", "q_norm_bias", "k_norm_bias")
+    for with_bias, without in (("gate_bias", "gate_weight"), ("inner_bias", "inner_weight")):
+        _check_together(params, with_bias, without)
+    for name in ("k_norm_weight", "q_norm_bias", "k_norm_bias"):
+        _check_together(params, name, "q_norm_weight")
+    _check_together(params, "q_norm_weight", "k_norm_weight")
     hidden = params.fc1_weight.shape[-1]
+    normed = _normed_width(params)
     shapes = {
         "norm1_weight": (width,),
         "norm1_bias": (width,),
@@ -142,6 +184,14 @@ def _check(params: BlockParams) -> None:
         "fc2_weight": (hidden, width),
         "fc2_bias": (width,),
         "scale2": (width,),
+        "gate_weight": (width, hidden),
+        "gate_bias": (hidden,),
+        "inner_weight": (hidden,),
+        "inner_bias": (hidden,),
+        "q_norm_weight": (normed,),
+        "q_norm_bias": (normed,),
+        "k_norm_weight": (normed,),
+        "k_norm_bias": (normed,),
     }
     for name, tensor in params._tensors().items():
         if name in shapes:
@@ -154,3 +204,39 @@ def _check(params: BlockParams) -> None:
                 "qkv_weight",
                 params.qkv_weight,
             )
+
+
+def _check_norm(params: BlockParams, name: str, *biases: str) -> None:
+    _validate.one_of("BlockParams", name, getattr(params, name), _validate.NORMS)
+    if getattr(params, name) == "rms" and any(getattr(params, bias) is not None for bias in biases):
+        raise _validate.fail(
+            "BlockParams",
+            name,
+            "is 'rms'",
+            f"then {' and '.join(biases)} must be None",
+            f"Pass None, or {name}='layer'",
+        )
+
+
+def _check_together(params: BlockParams, name: str, other: str) -> None:
+    if getattr(params, name) is not None and getattr(params, other) is None:
+        raise _validate.fail(
+            "BlockParams", name, f"is given without {other}", "it needs that", f"Pass {other} too"
+        )
+
+
+def _normed_width(params: BlockParams) -> int:
+    """How many values a norm of queries and keys spans: those of a head, or of all heads."""
+    weight = params.q_norm_weight
+    every = params.num_heads * params.head_dim
+    if weight is None or weight.shape != (every,) or every == params.head_dim:
+        return params.head_dim
+    if params.qk_norm != "rms":
+        raise _validate.fail(
+            "BlockParams",
+            "qk_norm",
+            f"is {params.qk_norm!r} with {every} weights",
+            "a norm over all heads together must be 'rms'",
+            "Give a norm of each head its head_dim weights",
+        )
+    return every

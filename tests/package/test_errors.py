@@ -160,7 +160,7 @@ CASES = {
     ),
     "rms with bias": (
         lambda: params(norm="rms", norm1_bias=torch.randn(12)),
-        "norm is 'rms'; then the norms have no biases",
+        "norm is 'rms'; then norm1_bias and norm2_bias must be None",
     ),
     "norm name": (lambda: params(norm="batch"), "norm is 'batch'; it must be 'layer' or 'rms'"),
     "kernel name": (
