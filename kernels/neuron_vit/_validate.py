@@ -69,6 +69,13 @@ def like(
             "they must be the same",
             f"Convert one, for example with {argument}.to({other.dtype})",
         )
+    same_device(function, argument, value, other_argument, other)
+
+
+def same_device(
+    function: str, argument: str, value: torch.Tensor, other_argument: str, other: torch.Tensor
+) -> None:
+    """`value` is on the device of `other`."""
     if value.device != other.device:
         raise fail(
             function,
@@ -77,6 +84,22 @@ def like(
             "they must be on the same device",
             f"Move one, for example with {argument}.to({str(other.device)!r})",
         )
+
+
+def integers(
+    function: str, argument: str, value: Any, other_argument: str, other: torch.Tensor
+) -> None:
+    """`value` is a tensor of int32 or int64 on the device of `other`."""
+    is_tensor(function, argument, value)
+    if value.dtype not in (torch.int32, torch.int64):
+        raise fail(
+            function,
+            argument,
+            f"has dtype {_name(value.dtype)}",
+            "it must be int32 or int64",
+            f"Convert it with {argument}.to(torch.int32)",
+        )
+    same_device(function, argument, value, other_argument, other)
 
 
 def parameter(
