@@ -10,7 +10,7 @@ what ran, and NEURON_VIT_REQUIRE_NKI=1 refuses anything but NKI. `_environment` 
 environment variables.
 """
 
-from . import layers
+from . import flash, layers
 from ._dispatch import last_path, launches, reset_launches
 from .attention import scaled_dot_product_attention
 from .block import vit_block
@@ -30,6 +30,7 @@ __all__ = [
     "NeuronVitFallbackWarning",
     "NeuronVitUnsupported",
     "Support",
+    "flash",
     "flash_attn_forward",
     "last_path",
     "launches",

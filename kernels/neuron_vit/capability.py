@@ -41,12 +41,13 @@ def supports(
         dtype: of the tensors, as torch.dtype or its name.
         target: "trn2" or "trn3"; None is NEURON_PLATFORM_TARGET_OVERRIDE, or trn2 when that is
             unset.
-        **shape: the sizes, all of them:
+        **shape: the sizes, all of them but those with a default:
 
             - layer_norm, rms_norm: width
             - linear: tokens, in_features, out_features
             - mlp: tokens, width, hidden, out
-            - attention: batch, heads, q_len, k_len, head_dim
+            - attention: batch, heads, q_len, k_len, head_dim, bias_heads=0 (1: a mask or bias
+              that heads share, key lengths, segments; heads: one of each head)
             - vit_block: batch, tokens, width, heads, head_dim, hidden
 
     Example:
@@ -60,12 +61,10 @@ def supports(
         target = _environment.target()
     elif target not in ("trn2", "trn3"):
         raise ValueError(f"neuron-vit: supports: target is {target!r}; it must be trn2 or trn3")
-    sizes = [
-        parameter
-        for parameter in inspect.signature(getattr(_nki.limits(), name)).parameters
-        if parameter not in ("dtype_name", "target")
-    ]
-    if set(shape) != set(sizes):
+    parameters = inspect.signature(getattr(_nki.limits(), name)).parameters
+    sizes = [parameter for parameter in parameters if parameter not in ("dtype_name", "target")]
+    required = {size for size in sizes if parameters[size].default is inspect.Parameter.empty}
+    if not required <= set(shape) <= set(sizes):
         raise TypeError(
             f"neuron-vit: supports: {name} takes the sizes {', '.join(sizes)}; "
             f"found {', '.join(shape) or 'none'}"

@@ -104,7 +104,7 @@ def attention(
 ):  # fmt: skip
     """mask: one of MASKS, whose first three axes have the size 1 where `axes` has no letter but 1.
     lens: of the keys of each image. segments, key_segments: the lengths of those of the queries
-    and, if they are others, of the keys; they must make up all tokens.
+    and, if they are others, of the keys; they make up all tokens. "ones" is a segment a token.
 
     layout: one of LAYOUTS.
 
@@ -137,6 +137,8 @@ def attention(
     bounds = [None, None]
     if segments is not None:
         for index, lengths in enumerate((segments, key_segments or segments)):
+            if lengths == "ones":
+                lengths = (1,) * tokens
             bounds[index] = torch.tensor([0, *lengths]).cumsum(0).to(torch.int32)
     return *tensors, scale, *views, mask, lens, *bounds
 
