@@ -11,7 +11,7 @@ import torch
 FLOATING = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
 _FLOATING_NAMES = "bfloat16, float16, float32 or float64"
 
-ACTIVATIONS = ("gelu", "gelu_tanh", "quick_gelu")
+ACTIVATIONS = ("gelu", "gelu_tanh", "quick_gelu", "silu", "relu")
 NORMS = ("layer", "rms")
 
 
@@ -116,11 +116,11 @@ def one_of(function: str, argument: str, value: Any, allowed: Tuple[str, ...]) -
         )
 
 
-def epsilon(function: str, value: Any) -> None:
+def epsilon(function: str, value: Any, argument: str = "eps") -> None:
     """`value` is a number that may be added to a variance."""
     if not isinstance(value, (int, float)) or not value >= 0:
         raise fail(
-            function, "eps", f"is {value!r}", "it must be a number of at least 0", "Use 1e-5"
+            function, argument, f"is {value!r}", "it must be a number of at least 0", "Use 1e-5"
         )
 
 
