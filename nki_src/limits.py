@@ -72,9 +72,12 @@ def heads_per_chunk(head_dim):
     return 1
 
 
-def slab_columns(depth, features, item):
-    """Columns of a weight slab [depth, columns]: whole 128-chunks, at least one, at most all."""
-    columns = SLAB_BYTES // (ceil_div(depth, PARTITIONS) * item)
+def slab_columns(depth, features, item, slabs=1):
+    """Columns of a weight slab [depth, columns]: whole 128-chunks, at least one, at most all.
+
+    slabs: matrices whose slabs are used together and share SLAB_BYTES.
+    """
+    columns = SLAB_BYTES // slabs // (ceil_div(depth, PARTITIONS) * item)
     if columns >= BANK:
         columns = columns // BANK * BANK
     else:
@@ -82,9 +85,11 @@ def slab_columns(depth, features, item):
     return min(columns, features)
 
 
-def slab_bytes(depth, features, item, out_in):
-    """Two slabs, and for the "out_in" layout two tiles of the weight rows that are transposed."""
-    size = 2 * ceil_div(depth, PARTITIONS) * slab_columns(depth, features, item) * item
+def slab_bytes(depth, features, item, out_in, slabs=1):
+    """Two slabs of each of `slabs` matrices, and for the "out_in" layout two tiles of the weight
+    rows that are transposed."""
+    columns = slab_columns(depth, features, item, slabs)
+    size = 2 * slabs * ceil_div(depth, PARTITIONS) * columns * item
     if out_in:
         size = size + 2 * depth * item
     return size
@@ -95,6 +100,12 @@ def norm_bytes(width, item):
     rows, and two blocks of input columns (x and residual)."""
     block = min(width, NORM_BLOCK)
     return width * (4 + item + 2 * item) + 2 * block * item
+
+
+def ada_norm_bytes(width, item):
+    """`ada_layer_norm` and `ada_rms_norm`: as `norm_bytes`, with the weight and bias rows of an
+    image in float32 beside the norm's own, a gate row, and a scale row while they are made."""
+    return norm_bytes(width, item) + width * (8 + item)
 
 
 def linear_bytes(tokens, depth, features, item, out_in):
@@ -110,33 +121,45 @@ def linear_bytes(tokens, depth, features, item, out_in):
     )
 
 
-def mlp_bytes(block, width, hidden, out, item, out_in):
-    """The two projections of `mlp` for a block of tokens: input columns, hidden columns, output
-    rows, the bias row, and the larger of the two pairs of slabs."""
+def mlp_bytes(block, width, hidden, out, item, out_in, gated=False, inner_norm=False, flight=False):
+    """The two halves of `mlp` or `swiglu_mlp` (gated) for a block of tokens: input and hidden
+    columns, output rows, and the larger of what the halves need.
+
+    The first half has its slabs; with a gate also the activated gate of one stationary load and of
+    the next; with a norm of the hidden features, their rows and the tiles of `NormColumns`, four in
+    flight or one. The second half has its slabs, a bias and a scale row and a row of the input.
+    """
     tiles = ceil_div(block, PARTITIONS)
     columns = ceil_div(width, PARTITIONS) * block * item
     hidden_columns = ceil_div(hidden, PARTITIONS) * block * item
-    slabs = max(slab_bytes(width, hidden, item, out_in), slab_bytes(hidden, out, item, out_in))
+    slabs = 2 if gated else 1
     scratch = BANK * 8
-    return (
-        columns
-        + hidden_columns
-        + tiles * out * item
-        + 2 * out * item
-        + width * item
-        + slabs
-        + scratch
-    )
+    first = slab_bytes(width, hidden, item, out_in, slabs) + scratch
+    if gated:
+        first = first + 2 * min(block, 2 * BANK) * 4
+    if inner_norm:
+        norm_tiles = NORM_FLIGHT if flight else 1
+        rows = tiles * hidden * item + slabs * hidden * item
+        first = first + rows + norm_tiles * hidden * (4 + item)
+    second = slab_bytes(hidden, out, item, out_in) + 2 * out * item + width * item + scratch
+    return columns + hidden_columns + tiles * out * item + max(first, second)
 
 
-def mlp_block_tokens(tokens, width, hidden, out, item, out_in, available):
-    """Largest block of tokens, in whole tiles, for which the MLP fits; 0 if none does."""
+def mlp_plan(tokens, width, hidden, out, item, out_in, gated, inner_norm, available):
+    """(tokens a block, flight) for which the MLP fits; the block is 0 if none does.
+
+    Prefers large blocks, in whole tiles, then a norm with tiles in flight (see `mlp_bytes`).
+    """
     block = min(BANK, ceil_div(tokens, PARTITIONS) * PARTITIONS)
     while block > 0:
-        if mlp_bytes(min(block, tokens), width, hidden, out, item, out_in) <= available:
-            return block
+        for flight in (True, False):
+            needed = mlp_bytes(
+                min(block, tokens), width, hidden, out, item, out_in, gated, inner_norm, flight
+            )
+            if needed <= available:
+                return block, flight
         block = block - PARTITIONS
-    return 0
+    return 0, False
 
 
 def query_block(q_len, k_len, item):
@@ -340,6 +363,14 @@ def rms_norm(width, dtype_name, target):
     return fits("rms_norm", norm_bytes(width, DTYPE_BYTES[dtype_name]), target)
 
 
+def ada_layer_norm(width, dtype_name, target):
+    return fits("ada_layer_norm", ada_norm_bytes(width, DTYPE_BYTES[dtype_name]), target)
+
+
+def ada_rms_norm(width, dtype_name, target):
+    return fits("ada_rms_norm", ada_norm_bytes(width, DTYPE_BYTES[dtype_name]), target)
+
+
 def linear(tokens, in_features, out_features, dtype_name, target):
     return fits(
         "linear",
@@ -348,10 +379,19 @@ def linear(tokens, in_features, out_features, dtype_name, target):
     )
 
 
-def mlp(tokens, width, hidden, out, dtype_name, target):
+def mlp(tokens, width, hidden, out, dtype_name, target, inner_norm=False):
+    return mlp_fits("mlp", tokens, width, hidden, out, dtype_name, target, False, inner_norm)
+
+
+def swiglu_mlp(tokens, width, hidden, out, dtype_name, target, inner_norm=False):
+    return mlp_fits("swiglu_mlp", tokens, width, hidden, out, dtype_name, target, True, inner_norm)
+
+
+def mlp_fits(name, tokens, width, hidden, out, dtype_name, target, gated, inner_norm):
     smallest = min(tokens, PARTITIONS)
+    item = DTYPE_BYTES[dtype_name]
     return fits(
-        "mlp", mlp_bytes(smallest, width, hidden, out, DTYPE_BYTES[dtype_name], True), target
+        name, mlp_bytes(smallest, width, hidden, out, item, True, gated, inner_norm), target
     )
 
 

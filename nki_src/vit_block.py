@@ -41,7 +41,7 @@ from .limits import (
     vit_block_plan,
 )
 from .linear import store_tiles
-from .mlp import mlp_rows
+from .mlp import mlp_rows, plain_weights
 from .norm import NormTile
 from .tiles import (
     WIDE,
@@ -218,14 +218,10 @@ def finish_tokens(x, first, attended, projection, norm, mlp_weights, activation,
     mlp_rows(
         result,
         columns,
-        fc1_weight,
-        fc1_bias,
-        fc2_weight,
-        fc2_bias,
-        activation,
-        "in_out",
+        plain_weights(fc1_weight, fc1_bias, fc2_weight, fc2_bias, activation, "in_out", None),
         scale2,
         stream,
+        flight,
     )
     return result
 

@@ -6,7 +6,7 @@ from typing import Any, Callable, Optional, Sequence
 import torch
 from torch import Tensor, nn
 
-from ._validate import BLOCK_ACTIVATIONS
+from ._validate import ACTIVATIONS
 from .errors import NeuronVitUnsupported
 from .reference.mlp import activate
 
@@ -167,7 +167,7 @@ def refuse_active_dropout(layer: nn.Module) -> None:
 
 def activation_name(mlp: nn.Module, activation: Callable[[Tensor], Tensor]) -> str:
     """The name of the function that `activation` computes, found by comparing values."""
-    rule = f"compute {' or '.join(BLOCK_ACTIVATIONS)}"
+    rule = f"compute {' or '.join(ACTIVATIONS)}"
     if isinstance(activation, nn.Module) and any(True for _ in activation.parameters()):
         raise refused(mlp, f"{type(activation).__name__} has parameters", rule)
     # Through forward, so that hooks on the module do not see the probe.
@@ -175,7 +175,7 @@ def activation_name(mlp: nn.Module, activation: Callable[[Tensor], Tensor]) -> s
     points = torch.linspace(-_PROBE_LIMIT, _PROBE_LIMIT, _PROBE_POINTS, dtype=torch.float64)
     with torch.no_grad():
         values = function(points)
-    for name in BLOCK_ACTIVATIONS:
+    for name in ACTIVATIONS:
         if torch.allclose(values, activate(points, name), rtol=0.0, atol=_PROBE_TOLERANCE):
             return name
     found = getattr(activation, "__name__", type(activation).__name__)

@@ -11,9 +11,7 @@ import torch
 FLOATING = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
 _FLOATING_NAMES = "bfloat16, float16, float32 or float64"
 
-ACTIVATIONS = ("gelu", "gelu_tanh", "quick_gelu")
-# Of a block, whose MLP may be gated.
-BLOCK_ACTIVATIONS = (*ACTIVATIONS, "silu")
+ACTIVATIONS = ("gelu", "gelu_tanh", "quick_gelu", "silu", "relu")
 NORMS = ("layer", "rms")
 ROPES = ("half", "interleaved")
 

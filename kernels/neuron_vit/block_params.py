@@ -149,7 +149,7 @@ def _check(params: BlockParams) -> None:
     _validate.epsilon(function, params.eps)
     _validate.epsilon(function, params.inner_eps, "inner_eps")
     _validate.epsilon(function, params.qk_eps, "qk_eps")
-    _validate.one_of(function, "activation", params.activation, _validate.BLOCK_ACTIVATIONS)
+    _validate.one_of(function, "activation", params.activation, _validate.ACTIVATIONS)
     if params.rope is not None:
         _validate.one_of(function, "rope", params.rope, _validate.ROPES)
         if params.head_dim % 2:
