@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .attention import attention
 from .linear import linear
-from .mlp import activate
+from .mlp import mlp, swiglu_mlp
 from .norm import layer_norm, rms_norm
 from .precision import wide
 from .rope import rotate
@@ -51,9 +51,9 @@ def vit_block(
     mask: Optional[Tensor] = None,
     kv_lens: Optional[Tensor] = None,
     cu_seqlens: Optional[Tensor] = None,
-    inner_norm: str = "layer",
+    inner_norm: Optional[str] = None,
     inner_eps: float = 0.0,
-    qk_norm: str = "rms",
+    qk_norm: Optional[str] = None,
     qk_eps: float = 0.0,
     rope: str = "half",
 ) -> Tensor:
@@ -64,19 +64,20 @@ def vit_block(
     fc2_weight: [I, D], all "in_out"; scale1, scale2: LayerScale [D]. `norm` is "layer" or "rms"
     (then without biases). x and y stay in float32 from one residual sum to the next.
 
-    hidden(x) = act(x W1 + b1), or act(x Wg + bg) * (x W1 + b1) with gate_weight [D, I]; then a norm
-    over the I values if inner_weight [I] is given: `inner_norm`, inner_eps.
+    hidden(x) = act(x W1 + b1), or act(x Wg + bg) * (x W1 + b1) with gate_weight [D, I]. inner_norm
+    is None, or the kind of a norm over the I hidden values with inner_eps, inner_weight and
+    inner_bias ([I] or None).
 
-    Queries and keys: a norm (`qk_norm`, qk_eps) if q_norm_weight and k_norm_weight are given, over
-    each head where they are [d], over all heads together where they are [H*d]; then `rotate` if cos
-    and sin are given, in the style `rope`. mask, kv_lens and cu_seqlens (B = 1) restrict which keys
-    a query sees; see `attention`.
+    qk_norm is None, or the kind of a norm of queries and keys with qk_eps, q_norm_weight and
+    k_norm_weight: over each head where these are [d], over all heads together ("rms" only) where
+    they are [H*d]. After it `rotate`, if cos and sin are given, in the style `rope`. mask, kv_lens
+    and cu_seqlens (B = 1) restrict which keys a query sees; see `attention`.
     """
     batch, tokens, _ = x.shape
     stream = wide(x)
     normalized = _normalize(stream, norm1_weight, norm1_bias, norm, eps).to(x.dtype)
     q, k, v = linear(normalized, qkv_weight, qkv_bias, "in_out").chunk(3, dim=-1)
-    if q_norm_weight is not None:
+    if qk_norm is not None:
         q = _normalize_heads(q, q_norm_weight, q_norm_bias, qk_norm, qk_eps)
         k = _normalize_heads(k, k_norm_weight, k_norm_bias, qk_norm, qk_eps)
     q, k, v = (t.reshape(batch, tokens, num_heads, -1).transpose(1, 2) for t in (q, k, v))
@@ -89,15 +90,13 @@ def vit_block(
     stream = stream + _scaled(linear(mixed, proj_weight, proj_bias, "in_out"), scale1)
 
     normalized = _normalize(stream, norm2_weight, norm2_bias, norm, eps).to(x.dtype)
-    hidden = linear(normalized, fc1_weight, fc1_bias, "in_out")
+    inner = (inner_weight, inner_bias, inner_eps, inner_norm)
+    up, down = (fc1_weight, fc1_bias), (fc2_weight, fc2_bias)
     if gate_weight is None:
-        hidden = activate(hidden, activation)
+        update = mlp(normalized, *up, *down, activation, "in_out", *inner)
     else:
-        gate = activate(wide(linear(normalized, gate_weight, gate_bias, "in_out")), activation)
-        hidden = (gate * wide(hidden)).to(x.dtype)
-    if inner_weight is not None:
-        hidden = _normalize(hidden, inner_weight, inner_bias, inner_norm, inner_eps)
-    update = linear(hidden, fc2_weight, fc2_bias, "in_out")
+        gate = (gate_weight, gate_bias)
+        update = swiglu_mlp(normalized, *gate, *up, *down, activation, "in_out", *inner)
     return (stream + _scaled(update, scale2)).to(x.dtype)
 
 

@@ -260,9 +260,9 @@ def _vit_block(
     mask: Optional[Tensor] = None,
     kv_lens: Optional[Tensor] = None,
     cu_seqlens: Optional[Tensor] = None,
-    inner_norm: str = "layer",
+    inner_norm: Optional[str] = None,
     inner_eps: float = 0.0,
-    qk_norm: str = "rms",
+    qk_norm: Optional[str] = None,
     qk_eps: float = 0.0,
     rope: str = "half",
 ) -> Tensor:

@@ -2,12 +2,14 @@
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from . import _validate
+
+_QK_WEIGHTS = ("q_norm_weight", "k_norm_weight")
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,14 +32,14 @@ class BlockParams:
         eps: of both norms.
         attention_scale: factor on the attention scores.
         norm: "layer" or "rms"; "rms" has no biases. So for the two other norms below.
-        activation: "gelu" (exact), "gelu_tanh", "quick_gelu" or "silu".
+        activation: "gelu" (exact), "gelu_tanh", "quick_gelu", "silu" or "relu".
         gate_weight: [D, I] or None, gate_bias: [I] or None. With a gate, what fc2 sees is
             activation(x gate_weight + gate_bias) * (x fc1_weight + fc1_bias).
-        inner_weight, inner_bias: [I] or None, a norm in front of fc2; inner_norm, inner_eps: its
-            kind and eps.
-        q_norm_weight, q_norm_bias, k_norm_weight, k_norm_bias: norms of queries and of keys, or
-            None. [d] for a norm of each head, [H*d] for an RMS norm over all heads together;
-            qk_norm, qk_eps: their kind and eps.
+        inner_norm: None, or the kind of a norm of what fc2 sees; inner_weight, inner_bias: its
+            parameters [I] or None; inner_eps: its eps.
+        qk_norm: None, or the kind of a norm of queries and keys; q_norm_weight, k_norm_weight:
+            its weights, [d] for a norm of each head, [H*d] for an RMS norm over all heads
+            together; q_norm_bias, k_norm_bias: such biases or None; qk_eps: its eps.
         rope: None, or how queries and keys are rotated by the tables that `vit_block` is given:
             "half" (value i of a head with i + d/2) or "interleaved" (2i with 2i + 1).
 
@@ -67,13 +69,13 @@ class BlockParams:
     gate_bias: Optional[Tensor] = None
     inner_weight: Optional[Tensor] = None
     inner_bias: Optional[Tensor] = None
-    inner_norm: str = "layer"
+    inner_norm: Optional[str] = None
     inner_eps: float = 1e-6
     q_norm_weight: Optional[Tensor] = None
     q_norm_bias: Optional[Tensor] = None
     k_norm_weight: Optional[Tensor] = None
     k_norm_bias: Optional[Tensor] = None
-    qk_norm: str = "rms"
+    qk_norm: Optional[str] = None
     qk_eps: float = 1e-6
     rope: Optional[str] = None
 
@@ -160,14 +162,13 @@ def _check(params: BlockParams) -> None:
                 "the head size must then be even",
                 "Check num_heads",
             )
-    _check_norm(params, "norm", "norm1_bias", "norm2_bias")
-    _check_norm(params, "inner_norm", "inner_bias")
-    _check_norm(params, "qk_norm", "q_norm_bias", "k_norm_bias")
-    for with_bias, without in (("gate_bias", "gate_weight"), ("inner_bias", "inner_weight")):
-        _check_together(params, with_bias, without)
-    for name in ("k_norm_weight", "q_norm_bias", "k_norm_bias"):
-        _check_together(params, name, "q_norm_weight")
-    _check_together(params, "q_norm_weight", "k_norm_weight")
+    _check_norm(params, "norm", ("norm1_bias", "norm2_bias"))
+    _check_norm(params, "inner_norm", ("inner_bias",), ("inner_weight",))
+    _check_norm(params, "qk_norm", ("q_norm_bias", "k_norm_bias"), _QK_WEIGHTS)
+    if params.qk_norm is not None:
+        for name in _QK_WEIGHTS:
+            _check_together(params, "qk_norm", name)
+    _check_together(params, "gate_bias", "gate_weight")
     hidden = params.fc1_weight.shape[-1]
     normed = _normed_width(params)
     shapes = {
@@ -206,15 +207,23 @@ def _check(params: BlockParams) -> None:
             )
 
 
-def _check_norm(params: BlockParams, name: str, *biases: str) -> None:
-    _validate.one_of("BlockParams", name, getattr(params, name), _validate.NORMS)
-    if getattr(params, name) == "rms" and any(getattr(params, bias) is not None for bias in biases):
+def _check_norm(
+    params: BlockParams, kind: str, biases: Tuple[str, ...], weights: Tuple[str, ...] = ()
+) -> None:
+    """The kind of a norm and its parameters. `weights`: of a norm that may be None as a whole."""
+    value = getattr(params, kind)
+    if weights and value is None:
+        for name in (*weights, *biases):
+            _check_together(params, name, kind)
+        return
+    _validate.one_of("BlockParams", kind, value, _validate.NORMS)
+    if value == "rms" and any(getattr(params, bias) is not None for bias in biases):
         raise _validate.fail(
             "BlockParams",
-            name,
+            kind,
             "is 'rms'",
             f"then {' and '.join(biases)} must be None",
-            f"Pass None, or {name}='layer'",
+            f"Pass None, or {kind}='layer'",
         )
 
 
@@ -229,7 +238,7 @@ def _normed_width(params: BlockParams) -> int:
     """How many values a norm of queries and keys spans: those of a head, or of all heads."""
     weight = params.q_norm_weight
     every = params.num_heads * params.head_dim
-    if weight is None or weight.shape != (every,) or every == params.head_dim:
+    if not isinstance(weight, Tensor) or weight.shape != (every,) or every == params.head_dim:
         return params.head_dim
     if params.qk_norm != "rms":
         raise _validate.fail(

@@ -88,8 +88,7 @@ def _of(layer: type, config: type, names: Tuple[str, str, str], **fixed: Any):
 
     def make(size: Size) -> nn.Module:
         sizes = dict(zip(names, (size.width, size.heads, size.hidden)))
-        # Not under the head count's own name where the config derives one from the others.
-        made = config(**{**sizes, **fixed})
+        made = config(**sizes, **fixed)
         made._attn_implementation = "sdpa"
         return layer(made)
 
@@ -100,27 +99,15 @@ _NAMES = ("hidden_size", "num_attention_heads", "intermediate_size")
 
 
 def _by_ratio(layer: type, config: type, width: str, heads: str, **fixed: Any):
-    """As `_of` where the config has the ratio of hidden width and width."""
+    """As `_of` where the config has the ratio of hidden width and width, a whole number."""
 
     def make(size: Size) -> nn.Module:
-        sizes = {width: size.width, heads: size.heads, "mlp_ratio": size.hidden / size.width}
-        made = config(**{**sizes, **fixed})
+        sizes = {width: size.width, heads: size.heads, "mlp_ratio": size.hidden // size.width}
+        made = config(**sizes, **fixed)
         made._attn_implementation = "sdpa"
         return layer(made)
 
     return make
-
-
-def _dinov2_swiglu(size: Size) -> nn.Module:
-    # The config's ratio is that of an MLP without gate, of which two thirds are kept.
-    config = transformers.Dinov2Config(
-        hidden_size=size.width,
-        num_attention_heads=size.heads,
-        mlp_ratio=1.5 * size.hidden / size.width,
-        use_swiglu_ffn=True,
-    )
-    config._attn_implementation = "sdpa"
-    return dinov2.Dinov2Layer(config)
 
 
 def _timm_block(**fixed: Any):
@@ -174,10 +161,17 @@ FAMILIES = {
         {"l14-224": Size(1024, 16, 4096, 261)},
     ),
     "dinov2-swiglu": Family(
-        _dinov2_swiglu,
+        # The ratio is that of an MLP without a gate: of its width, two thirds are kept.
+        _by_ratio(
+            dinov2.Dinov2Layer,
+            transformers.Dinov2Config,
+            "hidden_size",
+            "num_attention_heads",
+            use_swiglu_ffn=True,
+        ),
         _plain,
-        Size(192, 3, 344, 65),
-        {"g14-224": Size(1536, 24, 4096, 257)},
+        Size(192, 3, 768, 65),
+        {"g14-224": Size(1536, 24, 6144, 257)},
     ),
     "dinov3": Family(
         _of(dinov3.DINOv3ViTLayer, transformers.DINOv3ViTConfig, _NAMES),
@@ -310,7 +304,7 @@ FAMILIES = {
         ),
         _alone,
         Size(192, 3, 384, 50),
-        {"so150m-256": Size(896, 14, 2304, 260)},
+        {"b16-224": Size(768, 12, 4096, 197)},
     ),
     "eva02": Family(
         _eva_block(swiglu_mlp=True),
