@@ -47,6 +47,7 @@ from .limits import (
     query_block,
     scores_heads,
 )
+from .score_bias import bias_source
 from .tiles import available_bytes, dtype_bytes, program_share
 
 # The shift of a query is split in two values of the operand dtype, SHIFT_STEP * high + low: the
@@ -58,20 +59,51 @@ SHIFT_STEP = 4096.0
 # finishes. Our choice.
 TURN_DELAY = 4
 
+# Denominators of rows without a key are raised to this, so that their inverse is finite; all others
+# are at least about 1. Our choice.
+SMALLEST_SUM = 1e-30
+
 
 @nki.jit
-def attention(q, k, v, scale, q_view, k_view, v_view):
-    """softmax(scale * q k^T) v over the last two axes, no mask -> HBM [B, Sq, H, D] in q's dtype.
+def attention(
+    q,
+    k,
+    v,
+    scale,
+    q_view,
+    k_view,
+    v_view,
+    mask=None,
+    kv_lens=None,
+    cu_seqlens_q=None,
+    cu_seqlens_k=None,
+):
+    """softmax(scale * q k^T + bias) v over the last two axes -> HBM [B, Sq, H, D] in q's dtype.
 
-    q: [B, H, Sq, D]; k, v: [B, H, Sk, D]; Sq, Sk <= 4096, D <= 128; bfloat16, float16 or float32,
-    one dtype. scale: float. A *_view of None means a dense tensor; otherwise the tensor is a 1-D
-    window and the view its ((B, H, S, D), (strides in elements)): a strided PyTorch tensor is
-    read where it lies.
+    q: [B, H, Sq, D]; k, v: [B, G, Sk, D], where H is a multiple of G and H / G heads in a row share
+    one of k and v; Sq, Sk <= 4096, D <= 128; bfloat16, float16 or float32, one dtype. scale: float.
+    A *_view of None means a dense tensor; otherwise the tensor is a 1-D window and the view its
+    ((B, H, S, D), (strides in elements)): a strided PyTorch tensor is read where it lies.
+
+    At most one of these may be given; a query that sees no key gets zeros (see score_bias.py):
+
+    - mask: [1 or B, 1 or H, 1 or Sq, Sk], dense; uint8 (1: takes part, 0: does not) or the bias
+      itself, in q's dtype or float32;
+    - kv_lens: int32 [B], the keys from there on are not seen; they must be finite;
+    - cu_seqlens_q, cu_seqlens_k: int32 [segments + 1], B = 1: the bounds of segments that see
+      nothing of each other.
     """
     batch, heads, q_len, dim = q.shape if q_view == None else q_view[0]
-    k_len = k.shape[2] if k_view == None else k_view[0][2]
+    k_shape = k.shape if k_view == None else k_view[0]
+    k_len = k_shape[2]
+    group = heads // k_shape[1]
     item = dtype_bytes(q.dtype)
-    step = attention_heads(heads, q_len, k_len, dim, item, available_bytes())
+    biased = 0
+    if mask != None:
+        biased = mask.shape[1]
+    elif kv_lens != None or cu_seqlens_q != None:
+        biased = 1
+    step = attention_heads(heads, q_len, k_len, dim, item, available_bytes(), biased)
     assert step > 0, (
         f"attention: {q_len} x {k_len} tokens of head size {dim} do not fit on the chip"
     )
@@ -79,19 +111,40 @@ def attention(q, k, v, scale, q_view, k_view, v_view):
     begin, end = program_share(heads, 1) if batch == 1 else (0, heads)
     first_image, last_image = program_share(batch, 1) if batch > 1 else (0, 1)
     selectors = shift_selectors(end - begin, step, dim, q.dtype)
+    source = bias_source(mask, kv_lens, cu_seqlens_q, cu_seqlens_k, scale, q_len, k_len, q.dtype)
     for image in range(first_image, last_image):
         for first in range(begin, end, step):
             count = min(step, end - first)
             selector = selectors[0] if count == step else selectors[1]
-            attend_pass(out, image, first, count, q, k, v, scale, q_view, k_view, v_view, selector)
+            attend_pass(
+                out,
+                image,
+                first,
+                count,
+                q,
+                k,
+                v,
+                scale,
+                q_view,
+                k_view,
+                v_view,
+                selector,
+                group,
+                source,
+            )
     return out
 
 
-def attend_pass(out, image, first, count, q, k, v, scale, q_view, k_view, v_view, selector):
-    """Heads [first, first + count) of one image, from HBM to HBM."""
-    queries = load_heads(q, q_view, image, first, count)
-    keys = load_heads(k, k_view, image, first, count)
-    values = load_values(v, v_view, image, first, count)
+def attend_pass(
+    out, image, first, count, q, k, v, scale, q_view, k_view, v_view, selector, group, source
+):
+    """Heads [first, first + count) of one image, from HBM to HBM.
+
+    group: heads that share one of k and v; source: see `bias_source`.
+    """
+    queries = load_heads(q, q_view, image, first, count, 1)
+    keys = load_heads(k, k_view, image, first, count, group)
+    values = load_values(v, v_view, image, first, count, group)
     q_len = queries.length()
     block = query_block(q_len, keys.length(), dtype_bytes(q.dtype))
     for start in range(0, q_len, block):
@@ -101,13 +154,17 @@ def attend_pass(out, image, first, count, q, k, v, scale, q_view, k_view, v_view
             dtype=q.dtype,
             buffer=nl.sbuf,
         )
-        attend([(rows, queries.tokens(start, start + size), keys, values)], scale, selector)
+        biases = None
+        if source != None:
+            biases = [source.unit(image, first, count, start, size)]
+        units = [(rows, queries.tokens(start, start + size), keys, values)]
+        attend(units, scale, selector, biases)
         store_heads(out, image, start, size, first, rows)
 
 
-def attend(units, scale, selector):
+def attend(units, scale, selector, biases=None):
     """Attention of some units, see `Attend`."""
-    work = Attend(units, scale, selector, None)
+    work = Attend(units, scale, selector, None, biases)
     for index in range(work.steps):
         work.step(index)
 
@@ -119,20 +176,22 @@ class Attend(nl.NKIObject):
     queries, keys: `Heads` of Sq <= 512 and Sk tokens; values: rows [128, key tiles, heads, d + 1]
     with ones in the last column. All units have the same heads. scale: float; selector:
     `shift_selector` of as many heads. then: None, or an object whose `push` is called with the
-    index of each unit, in order, some time after its last result has been issued.
+    index of each unit, in order, some time after its last result has been issued. biases: None, or
+    the `ScoreBias` of each unit.
 
     `Numerators` of a step of heads go along with `Weighted` of the step before, and those of the
     last heads of a unit also with `Maxima` of the next unit.
     """
 
-    def __init__(self, units, scale, selector, then):
+    def __init__(self, units, scale, selector, then, biases=None):
         self.units = units
+        self.biases = biases
         self.scale = scale
         self.selector = selector
         self.then = then
         self.unit = -1
         self.last = units[0][1].heads
-        self.following = Maxima(units[0], scale)
+        self.following = Maxima(units[0], scale, bias_of(biases, 0))
         self.shift = None
         self.previous = None
         self.current = Together(self.following, None, None)
@@ -164,6 +223,8 @@ class Attend(nl.NKIObject):
     def advance(self):
         """The next heads of the unit, or the first ones of the next unit."""
         self.position = 0
+        # What it holds ends before the next tiles are made.
+        self.current = None
         heads = self.units[0][1].heads
         if self.last == heads:
             self.unit += 1
@@ -184,10 +245,21 @@ class Attend(nl.NKIObject):
         first = self.last
         self.last = min(first + unit[1].scores_heads(unit[2]), heads)
         if self.last == heads and self.unit + 1 < len(self.units):
-            self.following = Maxima(self.units[self.unit + 1], self.scale)
-        numerators = Numerators(unit, self.shift, self.selector, first, self.last, self.scale)
+            following = self.unit + 1
+            self.following = Maxima(
+                self.units[following], self.scale, bias_of(self.biases, following)
+            )
+        bias = bias_of(self.biases, self.unit)
+        numerators = Numerators(unit, self.shift, self.selector, first, self.last, self.scale, bias)
         self.current = Together(numerators, self.following, self.previous)
-        self.previous = Weighted(unit, numerators.values, first, self.last)
+        self.previous = Weighted(unit, numerators.values, first, self.last, bias != None)
+
+
+def bias_of(biases, index):
+    """Unit `index`'s of the biases; None if there are none."""
+    if biases == None:
+        return None
+    return biases[index]
 
 
 class Together(nl.NKIObject):
@@ -309,12 +381,14 @@ class Maxima(nl.NKIObject):
     share a PSUM bank. The scores are not scaled yet, so for a negative scale it is the smallest
     that is wanted.
 
+    bias: the `ScoreBias` of the unit, or None.
     partial: for each tile of queries, SBUF float32 [queries, slots * packed, blocks of keys];
     shift: minus the maxima as rows [rows, Sq] (see `shift_layout`), when all steps are done.
     """
 
-    def __init__(self, unit, scale):
+    def __init__(self, unit, scale, bias):
         dst, queries, keys, values = unit
+        self.bias = bias
         self.queries = queries
         self.keys = keys
         self.extreme = nl.maximum if scale >= 0.0 else nl.minimum
@@ -372,16 +446,22 @@ class Maxima(nl.NKIObject):
                 tile_position=position,
                 tile_size=size,
             )
+        if self.bias != None:
+            for head in range(first, last):
+                self.bias.add_rows(psum[:, head - first, :], head, tile, low)
         nisa.tensor_reduce(dst=partial[:, first:last, block], op=self.extreme, data=psum, axis=2)
 
     def largest(self, tile):
         """float32 [queries, slots * packed] of one tile, a column a head."""
         partial = self.partial[tile]
         if self.blocks == 1:
-            return partial[:, :, 0]
-        largest = nl.ndarray((partial.shape[0], self.columns), dtype=nl.float32, buffer=nl.sbuf)
-        nisa.tensor_reduce(dst=largest, op=self.extreme, data=partial, axis=2)
-        return largest
+            largest = partial[:, :, 0]
+        else:
+            largest = nl.ndarray((partial.shape[0], self.columns), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.tensor_reduce(dst=largest, op=self.extreme, data=partial, axis=2)
+        if self.bias == None:
+            return largest
+        return self.bias.bounded(largest)
 
     def split(self, tile):
         """Minus the maxima of a tile as pairs of the operand dtype, a column a head."""
@@ -422,13 +502,15 @@ class Maxima(nl.NKIObject):
 class Numerators(nl.NKIObject):
     """exp(scale * (score - largest)) of heads [first, last) of a unit, keys on partitions.
 
-    unit: see `attend`; shift, selector: of all its heads (`Maxima.shift`, `shift_selector`).
+    unit: see `Attend`; shift, selector: of all its heads (`Maxima.shift`, `shift_selector`).
+    bias: the `ScoreBias` of the unit, or None.
     values: SBUF [128 keys, key tiles, heads, Sq]. A step does one tile of keys and as many heads
     as share a PSUM bank.
     """
 
-    def __init__(self, unit, shift, selector, first, last, scale):
+    def __init__(self, unit, shift, selector, first, last, scale, bias):
         dst, queries, keys, values = unit
+        self.bias = bias
         self.queries = queries
         self.keys = keys
         self.shift = shift
@@ -467,6 +549,9 @@ class Numerators(nl.NKIObject):
                 tile_position=position,
                 tile_size=size,
             )
+        if self.bias != None:
+            for head in range(start, stop):
+                self.bias.add_columns(psum[:, head - start, :], head, low)
         for head in range(start, stop):
             position, size = row_tile(queries.packed, queries.dim, head)
             base = head % queries.packed * part
@@ -505,12 +590,13 @@ def weighted_steps(unit, heads):
 class Weighted(nl.NKIObject):
     """dst[q, h, :] = sum_k P[q, k] V[k, :] / sum_k P[q, k] for heads [first, last) of a unit.
 
-    numerators: P^T of these heads, `Numerators.values`. A step does one tile of queries and as many
-    heads as share a PSUM bank.
+    numerators: P^T of these heads, `Numerators.values`. masked: whether a row of them may be zero,
+    and its result with it. A step does one tile of queries and as many heads as share a PSUM bank.
     """
 
-    def __init__(self, unit, numerators, first, last):
+    def __init__(self, unit, numerators, first, last, masked):
         dst, queries, keys, values = unit
+        self.masked = masked
         self.dst = dst
         self.values = values
         self.numerators = numerators
@@ -542,7 +628,13 @@ class Weighted(nl.NKIObject):
                     accumulate=(block > 0),
                 )
         inverse = nl.ndarray((count, stop - start, 1), dtype=nl.float32, buffer=nl.sbuf)
-        nisa.reciprocal(dst=inverse, data=psum[:, :, dim : dim + 1])
+        sums = psum[:, :, dim : dim + 1]
+        if self.masked:
+            sums = nl.ndarray(inverse.shape, dtype=nl.float32, buffer=nl.sbuf)
+            nisa.tensor_scalar(
+                dst=sums, data=psum[:, :, dim : dim + 1], op0=nl.maximum, operand0=SMALLEST_SUM
+            )
+        nisa.reciprocal(dst=inverse, data=sums)
         # On ScalarE, because VectorE is busy with the maxima of the next unit.
         for head in range(start, stop):
             nisa.activation(
@@ -569,8 +661,29 @@ def token_major(tensor, view, image, low, high, first, count):
     )
 
 
-def load_heads(tensor, view, image, first, count):
-    """Heads [first, first + count) of one image -> `Heads` of its tokens."""
+def load_tokens(dst, tensor, view, image, low, high, first, group):
+    """HBM tokens [low, high) of one image -> SBUF dst [high - low, heads, d].
+
+    Head h of dst is that of number (first + h) // group of the tensor.
+    """
+    count = dst.shape[1]
+    if group == 1:
+        nisa.dma_copy(dst=dst, src=token_major(tensor, view, image, low, high, first, count))
+        return
+    start = 0
+    while start < count:
+        head = (first + start) // group
+        stop = min((head + 1) * group - first, count)
+        source = token_major(tensor, view, image, low, high, head, 1)
+        nisa.dma_copy(dst=dst[:, start:stop, :], src=source.broadcast(1, stop - start))
+        start = stop
+
+
+def load_heads(tensor, view, image, first, count, group):
+    """Heads [first, first + count) of one image -> `Heads` of its tokens.
+
+    group: how many heads in a row share one of the tensor's.
+    """
     shape = tensor.shape if view == None else view[0]
     length = shape[2]
     dim = shape[3]
@@ -581,7 +694,7 @@ def load_heads(tensor, view, image, first, count):
     for low in range(0, length, PARTITIONS):
         high = min(low + PARTITIONS, length)
         rows = nl.ndarray((high - low, count, dim), dtype=tensor.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=rows, src=token_major(tensor, view, image, low, high, first, count))
+        load_tokens(rows, tensor, view, image, low, high, first, group)
         for start in range(0, count, packed):
             stop = min(start + packed, count)
             psum = nl.ndarray(
@@ -594,8 +707,11 @@ def load_heads(tensor, view, image, first, count):
     return Heads(columns, count, dim)
 
 
-def load_values(tensor, view, image, first, count):
-    """Heads of one image -> SBUF rows [128, key tiles, count, d + 1], the last column ones."""
+def load_values(tensor, view, image, first, count, group):
+    """Heads of one image -> SBUF rows [128, key tiles, count, d + 1], the last column ones.
+
+    group: see `load_heads`.
+    """
     shape = tensor.shape if view == None else view[0]
     length = shape[2]
     dim = shape[3]
@@ -605,9 +721,8 @@ def load_values(tensor, view, image, first, count):
     for tile in range(tiles):
         low = tile * PARTITIONS
         high = min(low + PARTITIONS, length)
-        nisa.dma_copy(
-            dst=values[0 : high - low, tile, :, 0:dim],
-            src=token_major(tensor, view, image, low, high, first, count),
+        load_tokens(
+            values[0 : high - low, tile, :, 0:dim], tensor, view, image, low, high, first, group
         )
     return values
 

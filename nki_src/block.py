@@ -26,7 +26,7 @@ import nki.language as nl
 from .attention import Attend, Heads
 from .limits import BANK, PARTITIONS, ceil_div, heads_per_chunk, query_block
 from .mlp import activation_function
-from .norm import NormTile
+from .norm import FLUSH, NormColumns
 from .project import (
     ColumnsProjection,
     RowsProjection,
@@ -612,64 +612,6 @@ class Feed(nl.NKIObject):
         if self.group.normed == None:
             self.group.normed = norm1_columns(self.group, self.vectors, self.form)
         self.group.normed.push(rows)
-
-
-class NormColumns(nl.NKIObject):
-    """The norm of a sequence of row tiles, transposed to SBUF columns [128, chunks, count].
-
-    weight, bias: columns [128, chunks] float32 or None; kind: "layer" or "rms".
-    `push` takes the tiles in order. In flight, the steps of four neighbours (`NormTile` and the
-    transpose) are issued side by side; otherwise a tile is done with before the next one comes.
-    `NormWork` pushes and ends it.
-    """
-
-    def __init__(self, width, count, dtype, weight, bias, eps, kind, flight):
-        self.weight = weight
-        self.bias = bias
-        self.eps = eps
-        self.kind = kind
-        self.flight = flight
-        self.columns = nl.ndarray(
-            (PARTITIONS, ceil_div(width, PARTITIONS), count), dtype=dtype, buffer=nl.sbuf
-        )
-        self.summed = None
-        self.spread = None
-        self.scaled = None
-        self.waiting = None
-        self.done = 0
-
-    def push(self, rows):
-        """The next tile: SBUF rows [<= 128, width] of any float dtype, which are not changed."""
-        normed = nl.ndarray(rows.shape, dtype=self.columns.dtype, buffer=nl.sbuf)
-        values = None
-        if self.kind == "layer":
-            values = nl.ndarray(rows.shape, dtype=nl.float32, buffer=nl.sbuf)
-        tile = NormTile(normed, rows, values, None, None, self.eps, self.kind)
-        tile.sum()
-        self.advance(tile)
-        if not self.flight:
-            for _ in range(FLUSH):
-                self.advance(None)
-
-    def advance(self, tile):
-        """One step of each tile in flight; `tile`, or None, is the next to follow them."""
-        if self.waiting != None:
-            low = self.done
-            high = low + self.waiting.dst.shape[0]
-            transpose_rows(self.columns[:, :, low:high], self.waiting.dst, self.weight, self.bias)
-            self.done = high
-        if self.summed != None:
-            self.summed.spread()
-        if self.spread != None:
-            self.spread.scale()
-        self.waiting = self.scaled
-        self.scaled = self.spread
-        self.spread = self.summed
-        self.summed = tile
-
-
-# Steps after its `sum` that a tile still has in `NormColumns`.
-FLUSH = 4
 
 
 class NormWork(nl.NKIObject):

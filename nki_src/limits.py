@@ -54,6 +54,12 @@ OVERLAP_SLACK = 1.08
 # A block of ViT-B/16 at batch 16 takes about 10000. Our choice: the compiler's time grows with it.
 INSTRUCTIONS_MAX = 32768
 
+# A bias or mask of attention is loaded for as many heads at a time as this holds. Our choice.
+BIAS_STAGE = 16 * 1024
+
+# The factors on the scores that a bias can be divided by in every dtype, as powers of two.
+BIAS_SCALE_MAX = 1024.0
+
 DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 HEAD_SIZE_MAX = PARTITIONS
@@ -79,9 +85,12 @@ def heads_per_chunk(head_dim):
     return 1
 
 
-def slab_columns(depth, features, item):
-    """Columns of a weight slab [depth, columns]: whole 128-chunks, at least one, at most all."""
-    columns = SLAB_BYTES // (ceil_div(depth, PARTITIONS) * item)
+def slab_columns(depth, features, item, slabs=1):
+    """Columns of a weight slab [depth, columns]: whole 128-chunks, at least one, at most all.
+
+    slabs: matrices whose slabs are used together and share SLAB_BYTES.
+    """
+    columns = SLAB_BYTES // slabs // (ceil_div(depth, PARTITIONS) * item)
     if columns >= features:
         return features
     if columns >= BANK:
@@ -116,11 +125,11 @@ def ring_slots(width, hidden, embed, item):
     return ceil_div(slots * 3, 2), size
 
 
-def slab_bytes(depth, features, item, out_in):
-    """Two slabs, one if it is the whole weight, and for the "out_in" layout two tiles of the weight
-    rows that are transposed."""
-    columns = slab_columns(depth, features, item)
-    size = ceil_div(depth, PARTITIONS) * columns * item
+def slab_bytes(depth, features, item, out_in, slabs=1):
+    """Two slabs of each of `slabs` matrices, one if it is the whole weight, and for the "out_in"
+    layout two tiles of the weight rows that are transposed."""
+    columns = slab_columns(depth, features, item, slabs)
+    size = slabs * ceil_div(depth, PARTITIONS) * columns * item
     if columns < features:
         size = 2 * size
     if out_in:
@@ -133,6 +142,12 @@ def norm_bytes(width, item):
     rows, and two blocks of input columns (x and residual)."""
     block = min(width, NORM_BLOCK)
     return width * (4 + item + 2 * item) + 2 * block * item
+
+
+def ada_norm_bytes(width, item):
+    """`ada_layer_norm` and `ada_rms_norm`: as `norm_bytes`, with the weight and bias rows of an
+    image in float32 beside the norm's own, a gate row, and a scale row while they are made."""
+    return norm_bytes(width, item) + width * (8 + item)
 
 
 def linear_bytes(tokens, depth, features, item, out_in):
@@ -148,33 +163,45 @@ def linear_bytes(tokens, depth, features, item, out_in):
     )
 
 
-def mlp_bytes(block, width, hidden, out, item, out_in):
-    """The two projections of `mlp` for a block of tokens: input columns, hidden columns, output
-    rows, the bias row, and the larger of the two pairs of slabs."""
+def mlp_bytes(block, width, hidden, out, item, out_in, gated=False, inner_norm=False, flight=False):
+    """The two halves of `mlp` or `swiglu_mlp` (gated) for a block of tokens: input and hidden
+    columns, output rows, and the larger of what the halves need.
+
+    The first half has its slabs; with a gate also the activated gate of one stationary load and of
+    the next; with a norm of the hidden features, their rows and the tiles of `NormColumns`, four in
+    flight or one. The second half has its slabs, a bias and a scale row and a row of the input.
+    """
     tiles = ceil_div(block, PARTITIONS)
     columns = ceil_div(width, PARTITIONS) * block * item
     hidden_columns = ceil_div(hidden, PARTITIONS) * block * item
-    slabs = max(slab_bytes(width, hidden, item, out_in), slab_bytes(hidden, out, item, out_in))
+    slabs = 2 if gated else 1
     scratch = BANK * 8
-    return (
-        columns
-        + hidden_columns
-        + tiles * out * item
-        + 2 * out * item
-        + width * item
-        + slabs
-        + scratch
-    )
+    first = slab_bytes(width, hidden, item, out_in, slabs) + scratch
+    if gated:
+        first = first + 2 * min(block, 2 * BANK) * 4
+    if inner_norm:
+        norm_tiles = NORM_FLIGHT if flight else 1
+        rows = tiles * hidden * item + slabs * hidden * item
+        first = first + rows + norm_tiles * hidden * (4 + item)
+    second = slab_bytes(hidden, out, item, out_in) + 2 * out * item + width * item + scratch
+    return columns + hidden_columns + tiles * out * item + max(first, second)
 
 
-def mlp_block_tokens(tokens, width, hidden, out, item, out_in, available):
-    """Largest block of tokens, in whole tiles, for which the MLP fits; 0 if none does."""
+def mlp_plan(tokens, width, hidden, out, item, out_in, gated, inner_norm, available):
+    """(tokens a block, flight) for which the MLP fits; the block is 0 if none does.
+
+    Prefers large blocks, in whole tiles, then a norm with tiles in flight (see `mlp_bytes`).
+    """
     block = min(BANK, ceil_div(tokens, PARTITIONS) * PARTITIONS)
     while block > 0:
-        if mlp_bytes(min(block, tokens), width, hidden, out, item, out_in) <= available:
-            return block
+        for flight in (True, False):
+            needed = mlp_bytes(
+                min(block, tokens), width, hidden, out, item, out_in, gated, inner_norm, flight
+            )
+            if needed <= available:
+                return block, flight
         block = block - PARTITIONS
-    return 0
+    return 0, False
 
 
 def query_block(q_len, k_len, item):
@@ -225,14 +252,43 @@ def attend_bytes(units, heads, q_len, k_len, head_dim, item):
     return numerators + shift + 2 * (columns + 2 * rows) * item + maxima + BANK
 
 
+def bias_fill(half):
+    """Minus the logit that stands for a masked key; half: in float16, which ends at 65504.
+
+    A row whose largest logit is below minus half of it counts as fully masked.
+    """
+    return 61440.0 if half else 4194304.0
+
+
+def bias_scale_fits(scale):
+    """Whether scores that are multiplied by `scale` can have a bias."""
+    size = scale if scale >= 0.0 else -scale
+    return 1.0 / BIAS_SCALE_MAX <= size <= BIAS_SCALE_MAX
+
+
+def bias_bytes(bias_heads, q_len, k_len, item):
+    """The score bias of a block of queries (score_bias.py) of `bias_heads` heads, 0 if there is
+    none: the tiles, what one of them is made from, the identities, bounded maxima.
+
+    Tiles are made from as many heads as BIAS_STAGE holds, or from a float32 row of positions or
+    segments and, for a moment, the starts of at most as many segments as keys.
+    """
+    if bias_heads == 0:
+        return 0
+    tiles = ceil_div(query_block(q_len, k_len, item), PARTITIONS)
+    row = k_len * 4
+    stage = min(bias_heads * row, max(BIAS_STAGE, row))
+    return tiles * bias_heads * k_len * item + stage + 3 * PARTITIONS * item
+
+
 def value_bytes(heads, length, head_dim, item):
     """Value rows of one image with the column of ones."""
     return ceil_div(length, PARTITIONS) * heads * (head_dim + 1) * item
 
 
-def attention_bytes(heads, q_len, k_len, head_dim, item):
+def attention_bytes(heads, q_len, k_len, head_dim, item, bias_heads=0):
     """`attention` for a pass of heads: query and key columns, value rows, output rows (two blocks,
-    one on its way out), and the larger of a loaded row tile and `attend`."""
+    one on its way out), the score bias, and the larger of a loaded row tile and `attend`."""
     operands = head_slots(heads, head_dim) * (q_len + k_len) * item
     operands = operands + value_bytes(heads, k_len, head_dim, item)
     block = query_block(q_len, k_len, item)
@@ -240,15 +296,22 @@ def attention_bytes(heads, q_len, k_len, head_dim, item):
     row = heads * head_dim * item
     blocks = min(2, ceil_div(q_len, block))
     attend = attend_bytes(1, heads, q_len, k_len, head_dim, item)
-    return operands + blocks * tiles * row + max(2 * row, attend)
+    bias = bias_bytes(bias_heads, q_len, k_len, item)
+    return operands + blocks * tiles * row + bias + max(2 * row, attend)
 
 
-def attention_heads(heads, q_len, k_len, head_dim, item, available):
-    """Most heads that one pass of `attention` can hold; 0 if not even one fits."""
+def attention_heads(heads, q_len, k_len, head_dim, item, available, bias_heads=0):
+    """Most heads that one pass of `attention` can hold; 0 if not even one fits.
+
+    bias_heads: 0 without a score bias, 1 if the heads share it, else `heads`.
+    """
     count = min(heads, HEADS_PER_PASS_MAX)
-    while count > 0 and attention_bytes(count, q_len, k_len, head_dim, item) > available:
+    while count > 0:
+        biased = min(bias_heads, count)
+        if attention_bytes(count, q_len, k_len, head_dim, item, biased) <= available:
+            return count
         count = count - 1
-    return count
+    return 0
 
 
 def block_attention_bytes(images, heads_pass, flight, length, width, heads, head_dim, item):
@@ -425,6 +488,14 @@ def rms_norm(width, dtype_name, target):
     return fits("rms_norm", norm_bytes(width, DTYPE_BYTES[dtype_name]), target)
 
 
+def ada_layer_norm(width, dtype_name, target):
+    return fits("ada_layer_norm", ada_norm_bytes(width, DTYPE_BYTES[dtype_name]), target)
+
+
+def ada_rms_norm(width, dtype_name, target):
+    return fits("ada_rms_norm", ada_norm_bytes(width, DTYPE_BYTES[dtype_name]), target)
+
+
 def linear(tokens, in_features, out_features, dtype_name, target):
     return fits(
         "linear",
@@ -433,10 +504,19 @@ def linear(tokens, in_features, out_features, dtype_name, target):
     )
 
 
-def mlp(tokens, width, hidden, out, dtype_name, target):
+def mlp(tokens, width, hidden, out, dtype_name, target, inner_norm=False):
+    return mlp_fits("mlp", tokens, width, hidden, out, dtype_name, target, False, inner_norm)
+
+
+def swiglu_mlp(tokens, width, hidden, out, dtype_name, target, inner_norm=False):
+    return mlp_fits("swiglu_mlp", tokens, width, hidden, out, dtype_name, target, True, inner_norm)
+
+
+def mlp_fits(name, tokens, width, hidden, out, dtype_name, target, gated, inner_norm):
     smallest = min(tokens, PARTITIONS)
+    item = DTYPE_BYTES[dtype_name]
     return fits(
-        "mlp", mlp_bytes(smallest, width, hidden, out, DTYPE_BYTES[dtype_name], True), target
+        name, mlp_bytes(smallest, width, hidden, out, item, True, gated, inner_norm), target
     )
 
 
@@ -458,7 +538,7 @@ def sequence(name, argument, length):
     return False, reason, "split the sequence, or use the PyTorch operator for this layer"
 
 
-def attention(batch, heads, q_len, k_len, head_dim, dtype_name, target):
+def attention(batch, heads, q_len, k_len, head_dim, dtype_name, target, bias_heads=0):
     for found in (
         head_size("attention", head_dim),
         sequence("attention", "q_len", q_len),
@@ -466,9 +546,9 @@ def attention(batch, heads, q_len, k_len, head_dim, dtype_name, target):
     ):
         if not found[0]:
             return found
-    return fits(
-        "attention", attention_bytes(1, q_len, k_len, head_dim, DTYPE_BYTES[dtype_name]), target
-    )
+    item = DTYPE_BYTES[dtype_name]
+    biased = min(bias_heads, 1)
+    return fits("attention", attention_bytes(1, q_len, k_len, head_dim, item, biased), target)
 
 
 def vit_block(batch, tokens, width, heads, head_dim, hidden, dtype_name, target):

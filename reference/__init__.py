@@ -12,8 +12,18 @@ from. The output has the dtype of the input.
 
 from .attention import attention
 from .linear import linear
-from .mlp import mlp
-from .norm import layer_norm, rms_norm
+from .mlp import mlp, swiglu_mlp
+from .norm import ada_layer_norm, ada_rms_norm, layer_norm, rms_norm
 from .vit_block import vit_block
 
-__all__ = ["attention", "layer_norm", "linear", "mlp", "rms_norm", "vit_block"]
+__all__ = [
+    "ada_layer_norm",
+    "ada_rms_norm",
+    "attention",
+    "layer_norm",
+    "linear",
+    "mlp",
+    "rms_norm",
+    "swiglu_mlp",
+    "vit_block",
+]

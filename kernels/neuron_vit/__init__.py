@@ -10,15 +10,15 @@ what ran, and NEURON_VIT_REQUIRE_NKI=1 refuses anything but NKI. `_environment` 
 environment variables.
 """
 
-from . import layers
+from . import flash, layers
 from ._dispatch import last_path, launches, reset_launches
 from .attention import scaled_dot_product_attention
 from .block import vit_block
 from .block_params import BlockParams
 from .capability import Support, supports
 from .errors import NeuronVitFallbackWarning, NeuronVitUnsupported
-from .normalization import layer_norm, rms_norm
-from .projection import linear, mlp
+from .normalization import ada_layer_norm, ada_rms_norm, layer_norm, rms_norm
+from .projection import linear, mlp, swiglu_mlp
 from .transformers_attention import (
     flash_attn_forward,
     register_with_transformers,
@@ -30,6 +30,9 @@ __all__ = [
     "NeuronVitFallbackWarning",
     "NeuronVitUnsupported",
     "Support",
+    "ada_layer_norm",
+    "ada_rms_norm",
+    "flash",
     "flash_attn_forward",
     "last_path",
     "launches",
@@ -43,5 +46,6 @@ __all__ = [
     "scaled_dot_product_attention",
     "supports",
     "supports_flash_attn",
+    "swiglu_mlp",
     "vit_block",
 ]

@@ -90,7 +90,7 @@ def run(
         _fall_back(support.reason, support.remedy, _named_tensors(function, arguments))
         return _run_torch(function, arguments)
 
-    prepared = (for_kernel or _dense)([_detached(argument) for argument in arguments])
+    prepared = (for_kernel or dense)([_detached(argument) for argument in arguments])
     result = launch(name, prepared)
     with _lock:
         _launches[name] += 1
@@ -157,7 +157,8 @@ def _detached(argument: Any) -> Any:
     return argument.detach() if isinstance(argument, torch.Tensor) else argument
 
 
-def _dense(arguments: Sequence[Any]) -> Sequence[Any]:
+def dense(arguments: Sequence[Any]) -> Sequence[Any]:
+    """The arguments with every tensor dense."""
     return [
         argument.contiguous() if isinstance(argument, torch.Tensor) else argument
         for argument in arguments

@@ -1,177 +1,228 @@
 """Reading a transformer layer of a model library into the arguments of `BlockParams`.
 
-What the layer computes is read from its modules. The name of the class that defines `forward` is
-asked only whether that forward pass is the block that the kernel computes: layers with rotary
-embeddings or a norm after the sum have the same submodules.
+What a layer computes with is read from its modules. The names of the classes that define `forward`
+are asked only how a forward pass puts its parts together, which no attribute says: layers that
+rotate queries and keys, or that add before they normalise, may have the submodules of those that do
+not.
 """
 
-from typing import Any, Callable, Dict, Optional, Sequence
+from typing import Any, Dict, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
 
-from ._validate import ACTIVATIONS
+from ._layer_parts import (
+    activation_name,
+    copy,
+    defining_class,
+    joined,
+    known,
+    layer_scale,
+    linear,
+    part,
+    read_norm,
+    read_optional_norm,
+    refuse_active_dropout,
+    refused,
+    require_absent,
+    transposed,
+)
 from .errors import NeuronVitUnsupported
-from .reference.mlp import activate
 
 _LAYERS = (
     "ViTLayer",
     "DeiTLayer",
     "Dinov2Layer",
     "Dinov2WithRegistersLayer",
+    "DINOv3ViTLayer",
     "CLIPEncoderLayer",
     "SiglipEncoderLayer",
+    "Siglip2EncoderLayer",
+    "InternVLVisionLayer",
+    "Aimv2EncoderLayer",
+    "PixtralAttentionLayer",
+    "Qwen2VLVisionBlock",
+    "Qwen2_5_VLVisionBlock",
+    "Qwen3VLVisionBlock",
+    "timm.Block",
+    "timm.EvaBlock",
 )
 
-# Where an activation is compared with the known ones. The tanh approximation of GELU is up to
-# 4.7e-4 away from the exact one and the sigmoid one up to 2e-2, both within [-4, 4]; the outer
-# points show a function that clips.
-_PROBE_LIMIT, _PROBE_POINTS, _PROBE_TOLERANCE = 20.0, 801, 1e-6
+# How an attention module rotates queries and keys: not at all, one way, or as its attribute
+# `rotate_half` says.
+_BY_ATTRIBUTE = "rotate_half"
+_ROTATIONS = {
+    "ViTAttention": None,
+    "DeiTAttention": None,
+    "Dinov2Attention": None,
+    "Dinov2WithRegistersAttention": None,
+    "DINOv3ViTAttention": "half",
+    "CLIPAttention": None,
+    "SiglipAttention": None,
+    "Siglip2Attention": None,
+    "InternVLVisionAttention": None,
+    "Aimv2Attention": None,
+    "PixtralAttention": "half",
+    "VisionAttention": "half",
+    "Qwen2_5_VLVisionAttention": "half",
+    "Qwen3VLVisionAttention": "half",
+    "timm.Attention": None,
+    "timm.EvaAttention": _BY_ATTRIBUTE,
+    "timm.AttentionRope": _BY_ATTRIBUTE,
+}
+
+# The MLPs by the names of their layers. "packed" is one layer for both halves of a gated MLP.
+_PLAIN = (
+    "ViTMLP",
+    "DeiTMLP",
+    "Dinov2MLP",
+    "Dinov2WithRegistersMLP",
+    "DINOv3ViTMLP",
+    "CLIPMLP",
+    "SiglipMLP",
+    "Siglip2MLP",
+    "InternVLVisionMLP",
+    "VisionMlp",
+    "Qwen3VLVisionMLP",
+    "timm.Mlp",
+)
+_GATED = (
+    "Dinov2SwiGLUFFN",
+    "Dinov2WithRegistersSwiGLUFFN",
+    "DINOv3ViTGatedMLP",
+    "Aimv2MLP",
+    "PixtralMLP",
+    "Qwen2_5_VLMLP",
+    "timm.SwiGLU",
+)
+_PACKED = ("timm.GluMlp",)
 
 
 def read_layer(layer: nn.Module) -> Dict[str, Any]:
     """The arguments of `BlockParams` for `layer`; `BlockParams.from_module` says the rest."""
-    kind = _defining_class(layer)
+    kind = defining_class(layer)
     if kind not in _LAYERS:
         raise NeuronVitUnsupported(
             f"neuron-vit: BlockParams.from_module: the layer is a {type(layer).__name__} with the "
             f"forward pass of {kind}; it must be one of {', '.join(_LAYERS)}. Build BlockParams "
             "from the layer's tensors, if it computes the same block."
         )
-    _refuse_active_dropout(layer)
-    attention = _part(layer, "attention", "self_attn")
-    norm1 = _norm(layer, "layernorm_before", "norm1", "layer_norm1")
-    norm2 = _norm(layer, "layernorm_after", "norm2", "layer_norm2")
-    if norm1.eps != norm2.eps:
-        raise _refused(layer, f"its norms have eps {norm1.eps} and {norm2.eps}", "be equal")
+    refuse_active_dropout(layer)
+    norm1 = read_norm(
+        layer, "layernorm_before", "norm1", "layer_norm1", "rms_norm1", "attention_norm"
+    )
+    norm2 = read_norm(layer, "layernorm_after", "norm2", "layer_norm2", "rms_norm2", "ffn_norm")
+    if norm1.eps != norm2.eps or norm1.kind != norm2.kind:
+        found = f"{norm1.kind} with eps {norm1.eps} and {norm2.kind} with eps {norm2.eps}"
+        raise refused(layer, f"its norms are {found}", "be equal")
+    return {
+        "norm1_weight": norm1.weight,
+        "norm1_bias": norm1.bias,
+        "norm2_weight": norm2.weight,
+        "norm2_bias": norm2.bias,
+        "norm": norm1.kind,
+        "eps": norm1.eps,
+        "scale1": layer_scale(layer, "layer_scale1", "lambda_1", "ls1", "gamma_1"),
+        "scale2": layer_scale(layer, "layer_scale2", "lambda_2", "ls2", "gamma_2"),
+        **_attention(part(layer, "attention", "self_attn", "attn")),
+        **_mlp(part(layer, "mlp", "ffn", "feed_forward")),
+    }
+
+
+def _attention(attention: nn.Module) -> Dict[str, Any]:
+    rotation = _ROTATIONS[known(attention, tuple(_ROTATIONS))]
+    if rotation == _BY_ATTRIBUTE:
+        rotation = "half" if attention.rotate_half else "interleaved"
     if getattr(attention, "is_causal", False):
-        raise _refused(layer, "its attention is causal", "be bidirectional")
-
-    projections = [_linear(attention, name) for name in ("q_proj", "k_proj", "v_proj")]
-    output = _linear(attention, "o_proj", "out_proj")
-    mlp = _part(layer, "mlp")
-    fc1, fc2 = _linear(mlp, "fc1"), _linear(mlp, "fc2")
-    with torch.no_grad():
-        return {
-            "norm1_weight": _norm_weight(norm1),
-            "norm1_bias": _copy(norm1.bias),
-            "qkv_weight": torch.cat([module.weight for module in projections]).t().contiguous(),
-            "qkv_bias": _joined_bias(projections),
-            "proj_weight": _transposed(output),
-            "proj_bias": _copy(output.bias),
-            "scale1": _layer_scale(layer, "layer_scale1"),
-            "norm2_weight": _norm_weight(norm2),
-            "norm2_bias": _copy(norm2.bias),
-            "fc1_weight": _transposed(fc1),
-            "fc1_bias": _copy(fc1.bias),
-            "fc2_weight": _transposed(fc2),
-            "fc2_bias": _copy(fc2.bias),
-            "scale2": _layer_scale(layer, "layer_scale2"),
-            "num_heads": int(_part(attention, "num_attention_heads", "num_heads")),
-            "eps": float(norm1.eps),
-            "norm": "layer",
-            "activation": _activation(mlp, _part(mlp, "activation_fn")),
-            "attention_scale": float(_part(attention, "scaling", "scale")),
-        }
-
-
-def _defining_class(layer: Any) -> str:
-    for candidate in type(layer).__mro__:
-        if "forward" in vars(candidate):
-            return candidate.__name__
-    return type(layer).__name__
+        raise refused(attention, "it is causal", "be bidirectional")
+    for name in ("norm", "gate"):  # of the result, before the projection
+        require_absent(attention, name)
+    weight, bias = _qkv(attention)
+    output = linear(attention, "o_proj", "out_proj", "projection_layer", "proj")
+    arguments = {
+        "qkv_weight": transposed(weight),
+        "qkv_bias": bias,
+        "proj_weight": transposed(output.weight),
+        "proj_bias": copy(output.bias),
+        "num_heads": int(part(attention, "num_attention_heads", "num_heads")),
+        "attention_scale": _score_factor(attention),
+        "rope": rotation,
+    }
+    q_norm = read_optional_norm(attention, "q_norm")
+    k_norm = read_optional_norm(attention, "k_norm")
+    if q_norm is None and k_norm is None:
+        return arguments
+    if q_norm is None or k_norm is None or (q_norm.kind, q_norm.eps) != (k_norm.kind, k_norm.eps):
+        raise refused(attention, "its q_norm and k_norm differ", "have both, of one kind and eps")
+    return {
+        **arguments,
+        "q_norm_weight": q_norm.weight,
+        "q_norm_bias": q_norm.bias,
+        "k_norm_weight": k_norm.weight,
+        "k_norm_bias": k_norm.bias,
+        "qk_norm": q_norm.kind,
+        "qk_eps": q_norm.eps,
+    }
 
 
-def _refused(module: Any, found: str, allowed: str) -> NeuronVitUnsupported:
-    return NeuronVitUnsupported(
-        f"neuron-vit: BlockParams.from_module: {type(module).__name__}: {found}; it must {allowed}."
-    )
+def _qkv(attention: nn.Module) -> Tuple[Tensor, Optional[Tensor]]:
+    """Weight [3*H*d, D] and bias of queries, keys and values, from one layer or from three."""
+    if getattr(attention, "qkv", None) is not None:
+        packed = linear(attention, "qkv")
+        own = [getattr(attention, name, None) for name in ("q_bias", "k_bias", "v_bias")]
+        if all(bias is None for bias in own):
+            return packed.weight, copy(packed.bias)
+        if packed.bias is not None:
+            raise refused(attention, "qkv has a bias and so have its parts", "have one of them")
+        return packed.weight, joined(own, [packed.out_features // 3] * 3, packed.weight)
+    layers = [linear(attention, name) for name in ("q_proj", "k_proj", "v_proj")]
+    sizes = [layer.out_features for layer in layers]
+    if len(set(sizes)) > 1:
+        raise refused(attention, f"q, k and v have {sizes} features", "have equally many heads")
+    weight = torch.cat([layer.weight.detach() for layer in layers])
+    return weight, joined([layer.bias for layer in layers], sizes, weight)
 
 
-def _part(module: nn.Module, *names: str) -> Any:
-    for name in names:
-        if hasattr(module, name):
-            return getattr(module, name)
-    members = [name for name, _ in module.named_children()]
-    raise _refused(module, f"its parts are {', '.join(members)}", f"have {' or '.join(names)}")
+def _score_factor(attention: nn.Module) -> float:
+    if getattr(attention, "fused_attn", False):
+        # timm leaves the factor to torch here, whatever its attribute says.
+        return float(attention.head_dim**-0.5)
+    return float(part(attention, "scaling", "scale"))
 
 
-def _linear(module: nn.Module, *names: str) -> nn.Linear:
-    found = _part(module, *names)
-    if type(found) is not nn.Linear:
-        raise _refused(module, f"{names[0]} is a {type(found).__name__}", "be a torch.nn.Linear")
-    return found
+def _mlp(mlp: nn.Module) -> Dict[str, Any]:
+    kind = known(mlp, (*_PLAIN, *_GATED, *_PACKED))
+    up = linear(mlp, "fc1", "up_proj", "linear_fc1", "fc1_x")
+    down = linear(mlp, "fc2", "down_proj", "linear_fc2")
+    arguments = {
+        "activation": activation_name(mlp, part(mlp, "activation_fn", "act_fn", "act")),
+        "fc2_weight": transposed(down.weight),
+        "fc2_bias": copy(down.bias),
+        **_inner_norm(mlp),
+    }
+    if kind in _PACKED:
+        order = ("fc1", "gate") if mlp.gate_last else ("gate", "fc1")
+        for name, weight in zip(order, up.weight.chunk(2)):
+            arguments[f"{name}_weight"] = transposed(weight)
+        if up.bias is not None:
+            for name, bias in zip(order, up.bias.chunk(2)):
+                arguments[f"{name}_bias"] = copy(bias)
+        return arguments
+    arguments["fc1_weight"], arguments["fc1_bias"] = transposed(up.weight), copy(up.bias)
+    if kind in _GATED:
+        gate = linear(mlp, "gate_proj", "fc1_g")
+        arguments["gate_weight"], arguments["gate_bias"] = transposed(gate.weight), copy(gate.bias)
+    return arguments
 
 
-def _norm(layer: nn.Module, *names: str) -> nn.LayerNorm:
-    found = _part(layer, *names)
-    if type(found) is not nn.LayerNorm:
-        raise _refused(layer, f"{names[0]} is a {type(found).__name__}", "be a torch.nn.LayerNorm")
-    return found
-
-
-def _norm_weight(norm: nn.LayerNorm) -> Tensor:
-    if norm.weight is None:
-        raise _refused(norm, "it has no weight", "have elementwise_affine=True")
-    return norm.weight.detach().clone()
-
-
-def _copy(parameter: Optional[Tensor]) -> Optional[Tensor]:
-    return None if parameter is None else parameter.detach().clone()
-
-
-def _transposed(linear: nn.Linear) -> Tensor:
-    # A copy also where the transpose is already dense, as for a width of 1.
-    return linear.weight.t().clone(memory_format=torch.contiguous_format)
-
-
-def _joined_bias(projections: Sequence[nn.Linear]) -> Optional[Tensor]:
-    """The biases in a row, with zeros for a projection that has none."""
-    if all(module.bias is None for module in projections):
-        return None
-    return torch.cat(
-        [
-            module.weight.new_zeros(module.out_features) if module.bias is None else module.bias
-            for module in projections
-        ]
-    )
-
-
-def _layer_scale(layer: nn.Module, name: str) -> Optional[Tensor]:
-    module = getattr(layer, name, None)
-    return None if module is None else _copy(_part(module, "lambda1"))
-
-
-def _refuse_active_dropout(layer: nn.Module) -> None:
-    """In training mode a layer drops values, which the kernel does not."""
-    if not layer.training:
-        return
-    for name, module in layer.named_modules():
-        for attribute in ("p", "drop_prob", "attention_dropout", "dropout"):
-            probability = getattr(module, attribute, None)
-            if isinstance(probability, (int, float)) and probability > 0:
-                raise _refused(
-                    layer,
-                    f"it is in training mode and {name}.{attribute} is {probability}",
-                    "be in evaluation mode, after layer.eval()",
-                )
-
-
-def _activation(mlp: nn.Module, activation: Callable[[Tensor], Tensor]) -> str:
-    """The name of the function that `activation` computes, found by comparing values."""
-    if isinstance(activation, nn.Module) and any(True for _ in activation.parameters()):
-        raise _refused(mlp, f"{type(activation).__name__} has parameters", _activation_rule())
-    # Through forward, so that hooks on the module do not see the probe.
-    function = activation.forward if isinstance(activation, nn.Module) else activation
-    points = torch.linspace(-_PROBE_LIMIT, _PROBE_LIMIT, _PROBE_POINTS, dtype=torch.float64)
-    with torch.no_grad():
-        values = function(points)
-    for name in ACTIVATIONS:
-        if torch.allclose(values, activate(points, name), rtol=0.0, atol=_PROBE_TOLERANCE):
-            return name
-    found = getattr(activation, "__name__", type(activation).__name__)
-    raise _refused(mlp, f"its activation {found} is none of these", _activation_rule())
-
-
-def _activation_rule() -> str:
-    return f"compute {' or '.join(ACTIVATIONS)}"
+def _inner_norm(mlp: nn.Module) -> Dict[str, Any]:
+    """timm's norm of the hidden values of an MLP; other libraries have none."""
+    norm = read_optional_norm(mlp, "norm")
+    if norm is None:
+        return {}
+    return {
+        "inner_weight": norm.weight,
+        "inner_bias": norm.bias,
+        "inner_norm": norm.kind,
+        "inner_eps": norm.eps,
+    }

@@ -17,11 +17,14 @@ PROVIDER_GROUP = "nki.provider"
 
 # The module of `nki_src` that holds each kernel.
 _MODULES = {
+    "ada_layer_norm": "norm",
+    "ada_rms_norm": "norm",
     "attention": "attention",
     "layer_norm": "norm",
     "linear": "linear",
     "mlp": "mlp",
     "rms_norm": "norm",
+    "swiglu_mlp": "mlp",
     "vit_block": "vit_block",
 }
 

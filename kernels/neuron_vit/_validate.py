@@ -11,8 +11,9 @@ import torch
 FLOATING = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
 _FLOATING_NAMES = "bfloat16, float16, float32 or float64"
 
-ACTIVATIONS = ("gelu", "gelu_tanh", "quick_gelu")
+ACTIVATIONS = ("gelu", "gelu_tanh", "quick_gelu", "silu", "relu")
 NORMS = ("layer", "rms")
+ROPES = ("half", "interleaved")
 
 
 def fail(function: str, argument: str, found: str, allowed: str, remedy: str) -> ValueError:
@@ -69,6 +70,13 @@ def like(
             "they must be the same",
             f"Convert one, for example with {argument}.to({other.dtype})",
         )
+    same_device(function, argument, value, other_argument, other)
+
+
+def same_device(
+    function: str, argument: str, value: torch.Tensor, other_argument: str, other: torch.Tensor
+) -> None:
+    """`value` is on the device of `other`."""
     if value.device != other.device:
         raise fail(
             function,
@@ -77,6 +85,22 @@ def like(
             "they must be on the same device",
             f"Move one, for example with {argument}.to({str(other.device)!r})",
         )
+
+
+def integers(
+    function: str, argument: str, value: Any, other_argument: str, other: torch.Tensor
+) -> None:
+    """`value` is a tensor of int32 or int64 on the device of `other`."""
+    is_tensor(function, argument, value)
+    if value.dtype not in (torch.int32, torch.int64):
+        raise fail(
+            function,
+            argument,
+            f"has dtype {_name(value.dtype)}",
+            "it must be int32 or int64",
+            f"Convert it with {argument}.to(torch.int32)",
+        )
+    same_device(function, argument, value, other_argument, other)
 
 
 def parameter(
@@ -116,11 +140,11 @@ def one_of(function: str, argument: str, value: Any, allowed: Tuple[str, ...]) -
         )
 
 
-def epsilon(function: str, value: Any) -> None:
+def epsilon(function: str, value: Any, argument: str = "eps") -> None:
     """`value` is a number that may be added to a variance."""
     if not isinstance(value, (int, float)) or not value >= 0:
         raise fail(
-            function, "eps", f"is {value!r}", "it must be a number of at least 0", "Use 1e-5"
+            function, argument, f"is {value!r}", "it must be a number of at least 0", "Use 1e-5"
         )
 
 

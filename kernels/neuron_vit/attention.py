@@ -1,4 +1,4 @@
-"""`scaled_dot_product_attention`, the twin of the function in `torch.nn.functional`."""
+"""`scaled_dot_product_attention`, the twin of torch's function, and its packed variant."""
 
 from typing import Any, List, Optional, Sequence, Tuple
 
@@ -6,17 +6,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from . import _dispatch, _validate, reference
+from . import _dispatch, _nki, _validate, reference
 from ._autograd import differentiate_reference
 from ._ops import add_op_namespace_prefix, ops
 
 _FUNCTION = "scaled_dot_product_attention"
 
 # Why a call has no kernel, and what to do about it.
-_NO_MASK = (
-    "attention attn_mask is given, the kernel takes no mask",
-    "leave the mask out where every token attends to every token",
-)
 _NO_CAUSAL = (
     "attention is_causal=True, the kernel is bidirectional",
     "use torch.nn.functional.scaled_dot_product_attention for causal layers",
@@ -29,6 +25,10 @@ _ONE_HEAD_SIZE = (
     "attention value has another head size than query and key",
     "use torch.nn.functional.scaled_dot_product_attention for this layer",
 )
+_SCALE_TOO_FAR = (
+    "attention scale is not from 2**-10 to 2**10 in size, which the kernel needs for a mask",
+    "move the factor into query, for example query * scale with scale=1.0",
+)
 
 
 def scaled_dot_product_attention(
@@ -39,64 +39,127 @@ def scaled_dot_product_attention(
     dropout_p: float = 0.0,
     is_causal: bool = False,
     scale: Optional[float] = None,
+    enable_gqa: bool = False,
+    *,
+    kv_lens: Optional[Tensor] = None,
 ) -> Tensor:
-    """softmax(query key^T * scale) value, as `torch.nn.functional.scaled_dot_product_attention`.
+    """softmax(query key^T * scale + bias) value, the twin of torch's function of this name.
 
-    The NKI kernel covers attention without mask, causality or dropout; a call with one of these
-    runs as PyTorch's function, with a `NeuronVitFallbackWarning` where a kernel would have run.
+    The NKI kernel covers attention without causality or dropout; a call with one of these runs as
+    PyTorch's function, with a `NeuronVitFallbackWarning` where a kernel would have run.
 
     Args:
         query: [batch, heads, queries, head_dim], bfloat16, float16 or float32 (float64 runs as
             PyTorch operations). Any strides: transposed and sliced tensors are read in place.
             Without the heads, or with more leading dimensions, as in torch.
         key, value: [batch, heads, keys, head_dim], like `query`; leading dimensions broadcast.
-        attn_mask: bool (True takes part) or the dtype of `query` (added to the scores),
+        attn_mask: bool (True takes part), or added to the scores: the dtype of `query` or float32;
             broadcastable to [batch, heads, queries, keys].
         dropout_p: probability of dropping a weight.
         is_causal: query i attends to keys 0..i only.
         scale: factor on the scores; None is head_dim ** -0.5.
+        enable_gqa: `key` and `value` may have fewer heads than `query`, whose number must be a
+            multiple of theirs; consecutive heads of `query` share one of them.
+        kv_lens: integers [batch]: image i attends to its first kv_lens[i] keys only. What `key` and
+            `value` hold behind them is not used, but must be finite. Excludes `attn_mask`.
 
     Returns:
         [batch, heads, queries, head_dim], dtype of `query`. It is a view on a dense
         [batch, queries, heads, head_dim] tensor, so that `out.transpose(1, 2)` is contiguous.
-        Scores and softmax are float32.
+        Scores and softmax are float32. A query without a key gets zeros. A key counts as masked
+        for it where the bias is -2**21 or less (-30720 in float16), so a query whose biases all
+        are gets zeros also where torch, for finite ones, would take a mean.
 
     Raises:
         ValueError or TypeError: an argument does not fit; the message names it.
         NeuronVitUnsupported: NEURON_VIT_REQUIRE_NKI=1 and no kernel covers the call.
     """
-    leading = _check(query, key, value, attn_mask, dropout_p, is_causal)
+    leading = _check(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
+    if kv_lens is not None:
+        _check_lengths(kv_lens, query, attn_mask, dropout_p, is_causal)
     if scale is None:
         scale = query.shape[-1] ** -0.5
     if dropout_p > 0.0:
         noted = ops.note_dropout(query)
         return F.scaled_dot_product_attention(
-            noted, key, value, attn_mask, dropout_p, is_causal, scale=scale
+            noted, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
         )
-    q, k, v = (_four_dimensional(tensor, leading) for tensor in (query, key, value))
-    if attn_mask is not None or is_causal or query.shape[-1] != value.shape[-1]:
-        mask = attn_mask
-        if mask is not None and mask.dim() > 2:
-            mask = _four_dimensional(mask, leading)
-        out = ops.masked_attention(q, k, v, mask, is_causal, float(scale))
+    heads = leading if not enable_gqa else (*leading[:-1], key.shape[-3])
+    q = _four_dimensional(query, leading)
+    k, v = (_four_dimensional(tensor, heads) for tensor in (key, value))
+    mask = attn_mask
+    if mask is not None:
+        # A mask may also broadcast along the keys, which the leading sizes do not say.
+        mask = mask.expand(*mask.shape[:-1], key.shape[-2])
+        if mask.dim() < 2:
+            mask = mask[None]
+        mask = _four_dimensional(mask, leading)
+    if is_causal or query.shape[-1] != value.shape[-1]:
+        out = ops.plain_attention(q, k, v, mask, kv_lens, is_causal, float(scale))
     else:
-        out = ops.attention(q, k, v, float(scale))
+        out = ops.attention(q, k, v, float(scale), mask, kv_lens, None, None)
     out = out.transpose(1, 2)
     if len(leading) == 2:
         return out
     return out.reshape(*leading, query.shape[-2], value.shape[-1])
 
 
+def packed_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor,
+    scale: Optional[float],
+    function: str,
+) -> Tensor:
+    """Attention within the segments of packed sequences, for `function`, which messages name.
+
+    query: [1, heads, tokens, head_dim]; key, value: [1, heads or fewer, tokens, head_dim];
+    cu_seqlens_q, cu_seqlens_k: integers [segments + 1]. Returns [1, heads, tokens, head_dim].
+    """
+    leading = _check(query, key, value, None, 0.0, False, True, function)
+    for name, tensor in (("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)):
+        _validate.integers(function, name, tensor, "query", query)
+        if tensor.dim() != 1 or tensor.shape[0] < 2 or tensor.shape != cu_seqlens_q.shape:
+            raise _validate.fail(
+                function,
+                name,
+                f"has shape {tuple(tensor.shape)}",
+                "it must be (segments + 1,), for queries and keys alike",
+                "It holds where each segment begins, and the number of tokens",
+            )
+    if len(leading) != 2 or leading[0] != 1 or value.shape[-1] != query.shape[-1]:
+        raise _validate.fail(
+            function,
+            "query",
+            f"has shape {tuple(query.shape)}, value {tuple(value.shape)}",
+            "packed sequences have a batch of 1, and one head size",
+            "Put the tokens of all sequences behind one another",
+        )
+    if scale is None:
+        scale = query.shape[-1] ** -0.5
+    out = ops.attention(query, key, value, float(scale), None, None, cu_seqlens_q, cu_seqlens_k)
+    return out.transpose(1, 2)
+
+
 def _check(
-    query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: float, is_causal: bool
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any,
+    dropout_p: float,
+    is_causal: bool,
+    grouped: bool,
+    function: str = _FUNCTION,
 ) -> Tuple[int, ...]:
-    """Raise where an argument does not fit; return the common leading dimensions."""
-    _validate.floating_tensor(_FUNCTION, "query", query, "at least 2")
+    """Raise where an argument does not fit; return the leading dimensions of query."""
+    _validate.floating_tensor(function, "query", query, "at least 2")
     for name, tensor in (("key", key), ("value", value)):
-        _validate.like(_FUNCTION, name, tensor, "query", query)
+        _validate.like(function, name, tensor, "query", query)
         if tensor.dim() != query.dim():
             raise _validate.fail(
-                _FUNCTION,
+                function,
                 name,
                 f"has shape {tuple(tensor.shape)}",
                 f"it must have as many dimensions as query, whose shape is {tuple(query.shape)}",
@@ -104,7 +167,7 @@ def _check(
             )
     if key.shape[-1] != query.shape[-1]:
         raise _validate.fail(
-            _FUNCTION,
+            function,
             "key",
             f"has head size {key.shape[-1]}",
             f"it must have that of query, {query.shape[-1]}",
@@ -112,30 +175,75 @@ def _check(
         )
     if value.shape[-2] != key.shape[-2]:
         raise _validate.fail(
-            _FUNCTION,
+            function,
             "value",
             f"has {value.shape[-2]} tokens",
             f"it must have those of key, {key.shape[-2]}",
             "The layout is [batch, heads, tokens, head_dim]",
         )
     leading = query.shape[:-2]
+    if grouped:
+        _check_groups(function, query, key, value)
+        leading = leading[:-1]
     for name, tensor in (("key", key), ("value", value)):
         for ours, found in zip(leading, tensor.shape[:-2]):
             if found != ours and found != 1:
                 raise _validate.fail(
-                    _FUNCTION,
+                    function,
                     name,
                     f"has leading dimensions {tuple(tensor.shape[:-2])}",
-                    f"they must be those of query, {tuple(leading)}, or 1",
-                    "For grouped heads repeat key and value with repeat_interleave",
+                    f"they must be those of query, {tuple(query.shape[:-2])}, or 1",
+                    "For grouped heads pass enable_gqa=True",
                 )
     if not 0.0 <= dropout_p <= 1.0:
         raise _validate.fail(
-            _FUNCTION, "dropout_p", f"is {dropout_p}", "it must be from 0 to 1", "Use 0.0"
+            function, "dropout_p", f"is {dropout_p}", "it must be from 0 to 1", "Use 0.0"
         )
     if attn_mask is not None:
         _check_mask(attn_mask, query, key, is_causal)
-    return tuple(leading)
+    return tuple(query.shape[:-2])
+
+
+def _check_groups(function: str, query: Tensor, key: Tensor, value: Tensor) -> None:
+    if query.dim() < 3:
+        raise _validate.fail(
+            function,
+            "query",
+            f"has shape {tuple(query.shape)}",
+            "with grouped heads it must have at least 3 dimensions",
+            "The layout is [batch, heads, tokens, head_dim]",
+        )
+    heads, groups = query.shape[-3], key.shape[-3]
+    if value.shape[-3] != groups or groups == 0 or heads % groups:
+        raise _validate.fail(
+            function,
+            "key",
+            f"has {groups} heads and value {value.shape[-3]}",
+            f"they must have the same number, which divides that of query, {heads}",
+            "The layout is [batch, heads, tokens, head_dim]",
+        )
+
+
+def _check_lengths(
+    kv_lens: Any, query: Tensor, attn_mask: Any, dropout_p: float, is_causal: bool
+) -> None:
+    _validate.integers(_FUNCTION, "kv_lens", kv_lens, "query", query)
+    if query.dim() != 4 or tuple(kv_lens.shape) != (query.shape[0],):
+        raise _validate.fail(
+            _FUNCTION,
+            "kv_lens",
+            f"has shape {tuple(kv_lens.shape)}, query {tuple(query.shape)}",
+            "it must be (batch,), and query [batch, heads, queries, head_dim]",
+            "Give the number of keys of each image",
+        )
+    if attn_mask is not None or is_causal or dropout_p > 0.0:
+        raise _validate.fail(
+            _FUNCTION,
+            "kv_lens",
+            "is given together with attn_mask, is_causal or dropout_p",
+            "only one of them may be",
+            "Put the lengths into the mask",
+        )
 
 
 def _check_mask(attn_mask: Any, query: Tensor, key: Tensor, is_causal: bool) -> None:
@@ -148,16 +256,10 @@ def _check_mask(attn_mask: Any, query: Tensor, key: Tensor, is_causal: bool) -> 
             "only one of them may be",
             "Put the causal pattern into the mask",
         )
-    if attn_mask.dtype != torch.bool:
+    if attn_mask.dtype not in (torch.bool, torch.float32):
         _validate.like(_FUNCTION, "attn_mask", attn_mask, "query", query)
-    elif attn_mask.device != query.device:
-        raise _validate.fail(
-            _FUNCTION,
-            "attn_mask",
-            f"is on {attn_mask.device}, query is on {query.device}",
-            "they must be on the same device",
-            f"Move one, for example with attn_mask.to({str(query.device)!r})",
-        )
+    else:
+        _validate.same_device(_FUNCTION, "attn_mask", attn_mask, "query", query)
     full = (*query.shape[:-1], key.shape[-2])
     fits = attn_mask.dim() <= len(full) and all(
         found in (1, wanted) for found, wanted in zip(attn_mask.shape[::-1], full[::-1])
@@ -185,10 +287,30 @@ def _four_dimensional(tensor: Tensor, leading: Tuple[int, ...]) -> Tensor:
 
 
 def _windows(arguments: Sequence[Any]) -> List[Any]:
-    """The launch arguments: strided operands as one-dimensional windows with their views."""
-    q, k, v, scale = arguments[:4]
+    """The launch arguments: strided operands as one-dimensional windows with their views, a mask
+    as dense bytes or biases, lengths as int32."""
+    q, k, v, scale, _, _, _, mask, *integers = arguments
     operands = [_window(tensor) for tensor in (q, k, v)]
-    return [*(window for window, _ in operands), scale, *(view for _, view in operands)]
+    if mask is not None:
+        mask = mask.contiguous()
+        if mask.dtype == torch.bool:
+            mask = mask.view(torch.uint8)
+    return [
+        *(window for window, _ in operands),
+        scale,
+        *(view for _, view in operands),
+        mask,
+        *(None if item is None else item.to(torch.int32).contiguous() for item in integers),
+    ]
+
+
+def _narrow(mask: Optional[Tensor]) -> Optional[Tensor]:
+    """A mask [batch, heads, queries, keys] with a size of 1 where it only repeats itself."""
+    if mask is not None:
+        for dimension in range(3):
+            if mask.stride(dimension) == 0:
+                mask = mask.narrow(dimension, 0, 1)
+    return mask
 
 
 def _window(tensor: Tensor) -> Tuple[Tensor, Optional[Tuple[Tuple[int, ...], Tuple[int, ...]]]]:
@@ -202,28 +324,48 @@ def _window(tensor: Tensor) -> Tuple[Tensor, Optional[Tuple[Tuple[int, ...], Tup
 
 
 @torch.library.custom_op(add_op_namespace_prefix("attention"), mutates_args=())
-def _attention(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+def _attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float,
+    mask: Optional[Tensor],
+    kv_lens: Optional[Tensor],
+    cu_seqlens_q: Optional[Tensor],
+    cu_seqlens_k: Optional[Tensor],
+) -> Tensor:
     batch, heads, q_len, head_dim = q.shape
+    mask = _narrow(mask)
+    biased = mask is not None or kv_lens is not None or cu_seqlens_q is not None
+    arguments = (q, k, v, scale, None, None, None, mask, kv_lens, cu_seqlens_q, cu_seqlens_k)
+    if biased and not _nki.limits().bias_scale_fits(scale):
+        return _dispatch.run_without_kernel(
+            "attention", reference.attention, arguments, *_SCALE_TOO_FAR
+        )
     shape = {
         "batch": batch,
         "heads": heads,
         "q_len": q_len,
         "k_len": k.shape[2],
         "head_dim": head_dim,
+        "bias_heads": int(biased) if mask is None else mask.shape[1],
     }
-    return _dispatch.run("attention", (q, k, v, scale, None, None, None), shape, _windows)
+    return _dispatch.run("attention", arguments, shape, _windows)
 
 
-@torch.library.custom_op(add_op_namespace_prefix("masked_attention"), mutates_args=())
-def _masked_attention(
-    q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], is_causal: bool, scale: float
+@torch.library.custom_op(add_op_namespace_prefix("plain_attention"), mutates_args=())
+def _plain_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Optional[Tensor],
+    kv_lens: Optional[Tensor],
+    is_causal: bool,
+    scale: float,
 ) -> Tensor:
-    if attn_mask is not None:
-        why = _NO_MASK
-    else:
-        why = _NO_CAUSAL if is_causal else _ONE_HEAD_SIZE
-    arguments = (q, k, v, attn_mask, is_causal, scale)
-    return _dispatch.run_without_kernel("attention", _with_mask, arguments, *why)
+    why = _NO_CAUSAL if is_causal else _ONE_HEAD_SIZE
+    arguments = (q, k, v, mask, kv_lens, is_causal, scale)
+    return _dispatch.run_without_kernel("attention", _in_torch, arguments, *why)
 
 
 @torch.library.custom_op(add_op_namespace_prefix("note_dropout"), mutates_args=())
@@ -240,15 +382,25 @@ def _copy(query: Tensor) -> Tensor:
     return query.clone()
 
 
-def _with_mask(
-    q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor], is_causal: bool, scale: float
+def _in_torch(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Optional[Tensor],
+    kv_lens: Optional[Tensor],
+    is_causal: bool,
+    scale: float,
 ) -> Tensor:
-    out = F.scaled_dot_product_attention(q, k, v, attn_mask, 0.0, is_causal, scale=scale)
+    if not is_causal:
+        return reference.attention(q, k, v, scale, None, None, None, mask, kv_lens)
+    out = F.scaled_dot_product_attention(
+        q, k, v, is_causal=True, scale=scale, enable_gqa=bool(q.shape[1] != k.shape[1])
+    )
     return out.transpose(1, 2).contiguous()
 
 
 @_attention.register_fake
-def _(q, k, v, scale):
+def _(q, k, v, scale, mask, kv_lens, cu_seqlens_q, cu_seqlens_k):
     return q.new_empty((q.shape[0], q.shape[2], q.shape[1], v.shape[3]))
 
 
@@ -257,13 +409,25 @@ def _(query):
     return torch.empty_like(query)
 
 
-@_masked_attention.register_fake
-def _(q, k, v, attn_mask, is_causal, scale):
+@_plain_attention.register_fake
+def _(q, k, v, mask, kv_lens, is_causal, scale):
     return q.new_empty((q.shape[0], q.shape[2], q.shape[1], v.shape[3]))
 
 
-differentiate_reference(
-    _attention, lambda q, k, v, scale: reference.attention(q, k, v, scale, None, None, None)
-)
-differentiate_reference(_masked_attention, _with_mask)
+def _reference(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float,
+    mask: Optional[Tensor],
+    kv_lens: Optional[Tensor],
+    cu_seqlens_q: Optional[Tensor],
+    cu_seqlens_k: Optional[Tensor],
+) -> Tensor:
+    views = (None, None, None)
+    return reference.attention(q, k, v, scale, *views, mask, kv_lens, cu_seqlens_q, cu_seqlens_k)
+
+
+differentiate_reference(_attention, _reference)
+differentiate_reference(_plain_attention, _in_torch)
 differentiate_reference(_note_dropout, _copy)

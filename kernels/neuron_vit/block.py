@@ -1,6 +1,6 @@
 """`vit_block`: a whole pre-norm transformer block in one call."""
 
-from typing import Optional
+from typing import Any, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -10,47 +10,50 @@ from ._autograd import differentiate_reference
 from ._ops import add_op_namespace_prefix, ops
 from .block_params import BlockParams
 
+_FUNCTION = "vit_block"
 
-def vit_block(x: Tensor, params: BlockParams) -> Tensor:
+
+def vit_block(
+    x: Tensor,
+    params: BlockParams,
+    *,
+    rope: Optional[Tuple[Tensor, Tensor]] = None,
+    attn_mask: Optional[Tensor] = None,
+    kv_lens: Optional[Tensor] = None,
+    cu_seqlens: Optional[Tensor] = None,
+) -> Tensor:
     """One transformer block: attention and MLP, each behind a norm and added to the stream.
 
-    y = x + scale1 * proj(attention(norm1(x))); out = y + scale2 * fc2(activation(fc1(norm2(y)))).
+    y = x + scale1 * proj(attention(norm1(x))); out = y + scale2 * fc2(hidden(norm2(y))).
+    `BlockParams` says what each of them can be.
 
     Args:
         x: [batch, tokens, width], bfloat16, float16 or float32 (float64 runs as PyTorch
             operations).
         params: the block's weights, with the dtype and on the device of `x`.
+        rope: the tables (cos, sin) of rotary position embeddings, where `params.rope` is not
+            None: [positions, head_dim], or [batch, positions, head_dim] for tables of each image;
+            the dtype of `x` or float32. With fewer positions than tokens, the first tokens (class
+            token, registers) are not rotated. timm's one tensor is `rope.chunk(2, -1)[::-1]`.
+        attn_mask: bool (True takes part), or added to the scores: the dtype of `x` or float32;
+            broadcastable to [batch, heads, tokens, tokens].
+        kv_lens: integers [batch]; the tokens of image i from kv_lens[i] on are not attended to.
+        cu_seqlens: integers [segments + 1], for a batch of 1: 0, where the other segments begin,
+            and the number of tokens. Tokens attend within their segment.
+
+        At most one of `attn_mask`, `kv_lens` and `cu_seqlens` may be given.
 
     Returns:
         [batch, tokens, width], dtype of `x`. Statistics, softmax and the residual stream within
-        the block are float32.
+        the block are float32. A token that attends to nothing gets zeros from attention.
 
     Raises:
         ValueError or TypeError: an argument does not fit; the message names it.
         NeuronVitUnsupported: NEURON_VIT_REQUIRE_NKI=1 and no kernel covers the call.
     """
-    if not isinstance(params, BlockParams):
-        raise TypeError(
-            f"neuron-vit: vit_block: params is a {type(params).__name__}; it must be a "
-            "BlockParams. Make one with BlockParams.from_module(layer)."
-        )
-    _validate.floating_tensor("vit_block", "x", x, "exactly 3")
-    if x.shape[2] != params.width:
-        raise _validate.fail(
-            "vit_block",
-            "x",
-            f"has shape {tuple(x.shape)}",
-            f"its last size must be the width of params, {params.width}",
-            "Use the params of this model's layer",
-        )
-    if x.dtype != params.dtype or x.device != params.device:
-        raise _validate.fail(
-            "vit_block",
-            "params",
-            f"has dtype {params.dtype} on {params.device}, x has {x.dtype} on {x.device}",
-            "they must be the same",
-            f"Convert once with params.to({str(x.device)!r}, {x.dtype})",
-        )
+    _check(x, params)
+    cos, sin = _tables(x, params, rope)
+    mask = _visibility(x, params, attn_mask, kv_lens, cu_seqlens)
     return ops.vit_block(
         x,
         params.norm1_weight,
@@ -72,6 +75,153 @@ def vit_block(x: Tensor, params: BlockParams) -> Tensor:
         params.norm,
         params.activation,
         float(params.attention_scale),
+        params.gate_weight,
+        params.gate_bias,
+        params.inner_weight,
+        params.inner_bias,
+        params.q_norm_weight,
+        params.q_norm_bias,
+        params.k_norm_weight,
+        params.k_norm_bias,
+        cos,
+        sin,
+        mask,
+        kv_lens,
+        cu_seqlens,
+        params.inner_norm,
+        float(params.inner_eps),
+        params.qk_norm,
+        float(params.qk_eps),
+        params.rope or "half",
+    )
+
+
+def _check(x: Any, params: Any) -> None:
+    if not isinstance(params, BlockParams):
+        raise TypeError(
+            f"neuron-vit: vit_block: params is a {type(params).__name__}; it must be a "
+            "BlockParams. Make one with BlockParams.from_module(layer)."
+        )
+    _validate.floating_tensor(_FUNCTION, "x", x, "exactly 3")
+    if x.shape[2] != params.width:
+        raise _validate.fail(
+            _FUNCTION,
+            "x",
+            f"has shape {tuple(x.shape)}",
+            f"its last size must be the width of params, {params.width}",
+            "Use the params of this model's layer",
+        )
+    if x.dtype != params.dtype or x.device != params.device:
+        raise _validate.fail(
+            _FUNCTION,
+            "params",
+            f"has dtype {params.dtype} on {params.device}, x has {x.dtype} on {x.device}",
+            "they must be the same",
+            f"Convert once with params.to({str(x.device)!r}, {x.dtype})",
+        )
+
+
+def _tables(
+    x: Tensor, params: BlockParams, rope: Any
+) -> Tuple[Optional[Tensor], Optional[Tensor]]:
+    """(cos, sin), checked; (None, None) for a block that does not rotate."""
+    if rope is None and params.rope is None:
+        return None, None
+    if rope is None or params.rope is None:
+        raise _validate.fail(
+            _FUNCTION,
+            "rope",
+            f"is {'None' if rope is None else 'given'}, params.rope is {params.rope!r}",
+            "tables are given if and only if the block rotates queries and keys",
+            "Pass (cos, sin), or change it with dataclasses.replace(params, rope=None)"
+            if rope is None
+            else "Leave it out, or say how with dataclasses.replace(params, rope='half')",
+        )
+    if not isinstance(rope, (tuple, list)) or len(rope) != 2:
+        raise TypeError(
+            f"neuron-vit: vit_block: rope is a {type(rope).__name__}; it must be the pair "
+            "(cos, sin) of tables. timm's one tensor is rope.chunk(2, -1)[::-1]."
+        )
+    cos, sin = rope
+    for name, table in (("rope[0]", cos), ("rope[1]", sin)):
+        _validate.is_tensor(_FUNCTION, name, table)
+        if table.dtype != torch.float32:
+            _validate.like(_FUNCTION, name, table, "x", x)
+        _validate.same_device(_FUNCTION, name, table, "x", x)
+        images = table.shape[:-2]
+        fits = (
+            table.dim() in (2, 3)
+            and table.shape == cos.shape
+            and table.shape[-1] == params.head_dim
+            and table.shape[-2] <= x.shape[1]
+            and (not images or images[0] == x.shape[0])
+        )
+        if not fits:
+            raise _validate.fail(
+                _FUNCTION,
+                name,
+                f"has shape {tuple(table.shape)}",
+                f"it must be (positions, {params.head_dim}) with at most {x.shape[1]} positions, "
+                "with or without the batch in front, for cos and sin alike",
+                "Give a value for every position and every channel of a head",
+            )
+    if cos.dtype != sin.dtype:
+        _validate.like(_FUNCTION, "rope[1]", sin, "rope[0]", cos)
+    return cos, sin
+
+
+def _visibility(
+    x: Tensor, params: BlockParams, attn_mask: Any, kv_lens: Any, cu_seqlens: Any
+) -> Optional[Tensor]:
+    """Check what restricts which tokens are attended to; the mask with four dimensions, or None."""
+    restrictions = {"attn_mask": attn_mask, "kv_lens": kv_lens, "cu_seqlens": cu_seqlens}
+    given = [name for name, value in restrictions.items() if value is not None]
+    if len(given) > 1:
+        raise _validate.fail(
+            _FUNCTION,
+            given[1],
+            f"is given together with {given[0]}",
+            "only one of attn_mask, kv_lens and cu_seqlens may be",
+            "Put both into the mask",
+        )
+    batch, tokens, _ = x.shape
+    if kv_lens is not None:
+        _validate.integers(_FUNCTION, "kv_lens", kv_lens, "x", x)
+        if kv_lens.shape != (batch,):
+            raise _wrong_bounds(x, "kv_lens", kv_lens, f"({batch},)")
+    if cu_seqlens is not None:
+        _validate.integers(_FUNCTION, "cu_seqlens", cu_seqlens, "x", x)
+        if batch != 1 or cu_seqlens.dim() != 1 or cu_seqlens.shape[0] < 2:
+            raise _wrong_bounds(x, "cu_seqlens", cu_seqlens, "(segments + 1,), for a batch of 1")
+    if attn_mask is None:
+        return None
+    _validate.is_tensor(_FUNCTION, "attn_mask", attn_mask)
+    if attn_mask.dtype not in (torch.bool, torch.float32):
+        _validate.like(_FUNCTION, "attn_mask", attn_mask, "x", x)
+    _validate.same_device(_FUNCTION, "attn_mask", attn_mask, "x", x)
+    full = (batch, params.num_heads, tokens, tokens)
+    fits = attn_mask.dim() <= 4 and all(
+        found in (1, wanted) for found, wanted in zip(attn_mask.shape[::-1], full[::-1])
+    )
+    if not fits:
+        raise _validate.fail(
+            _FUNCTION,
+            "attn_mask",
+            f"has shape {tuple(attn_mask.shape)}",
+            f"it must broadcast to {full}",
+            "The layout is [batch, heads, queries, keys]",
+        )
+    mask = attn_mask[(None,) * (4 - attn_mask.dim())]
+    return mask.expand(*mask.shape[:3], tokens)
+
+
+def _wrong_bounds(x: Tensor, name: str, value: Tensor, allowed: str) -> ValueError:
+    return _validate.fail(
+        _FUNCTION,
+        name,
+        f"has shape {tuple(value.shape)}, x {tuple(x.shape)}",
+        f"it must be {allowed}",
+        "Give the tokens of each image, or the bounds of each segment",
     )
 
 
@@ -97,6 +247,24 @@ def _vit_block(
     norm: str,
     activation: str,
     attention_scale: float,
+    gate_weight: Optional[Tensor] = None,
+    gate_bias: Optional[Tensor] = None,
+    inner_weight: Optional[Tensor] = None,
+    inner_bias: Optional[Tensor] = None,
+    q_norm_weight: Optional[Tensor] = None,
+    q_norm_bias: Optional[Tensor] = None,
+    k_norm_weight: Optional[Tensor] = None,
+    k_norm_bias: Optional[Tensor] = None,
+    cos: Optional[Tensor] = None,
+    sin: Optional[Tensor] = None,
+    mask: Optional[Tensor] = None,
+    kv_lens: Optional[Tensor] = None,
+    cu_seqlens: Optional[Tensor] = None,
+    inner_norm: Optional[str] = None,
+    inner_eps: float = 0.0,
+    qk_norm: Optional[str] = None,
+    qk_eps: float = 0.0,
+    rope: str = "half",
 ) -> Tensor:
     batch, tokens, width = x.shape
     shape = {
@@ -128,8 +296,44 @@ def _vit_block(
         norm,
         activation,
         attention_scale,
+        gate_weight,
+        gate_bias,
+        inner_weight,
+        inner_bias,
+        q_norm_weight,
+        q_norm_bias,
+        k_norm_weight,
+        k_norm_bias,
+        cos,
+        sin,
+        mask,
+        kv_lens,
+        cu_seqlens,
+        inner_norm,
+        inner_eps,
+        qk_norm,
+        qk_eps,
+        rope,
     )
-    return _dispatch.run("vit_block", arguments, shape)
+    lacking = {
+        "gate_weight": gate_weight,
+        "inner_weight": inner_weight,
+        "attn_mask": mask,
+        "kv_lens": kv_lens,
+        "cu_seqlens": cu_seqlens,
+        "rope": cos,
+        "q_norm_weight": q_norm_weight,
+    }
+    for name, value in lacking.items():
+        if value is not None:
+            return _dispatch.run_without_kernel(
+                "vit_block",
+                reference.vit_block,
+                arguments,
+                f"vit_block {name} is given, which the kernel does not take",
+                "run this block as PyTorch operations",
+            )
+    return _dispatch.run("vit_block", arguments[:20], shape)
 
 
 @_vit_block.register_fake

@@ -2,12 +2,14 @@
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from . import _validate
+
+_QK_WEIGHTS = ("q_norm_weight", "k_norm_weight")
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +31,17 @@ class BlockParams:
         num_heads: H.
         eps: of both norms.
         attention_scale: factor on the attention scores.
-        norm: "layer" or "rms"; "rms" has no biases.
-        activation: "gelu" (exact), "gelu_tanh" or "quick_gelu".
+        norm: "layer" or "rms"; "rms" has no biases. So for the two other norms below.
+        activation: "gelu" (exact), "gelu_tanh", "quick_gelu", "silu" or "relu".
+        gate_weight: [D, I] or None, gate_bias: [I] or None. With a gate, what fc2 sees is
+            activation(x gate_weight + gate_bias) * (x fc1_weight + fc1_bias).
+        inner_norm: None, or the kind of a norm of what fc2 sees; inner_weight, inner_bias: its
+            parameters [I] or None; inner_eps: its eps.
+        qk_norm: None, or the kind of a norm of queries and keys; q_norm_weight, k_norm_weight:
+            its weights, [d] for a norm of each head, [H*d] for an RMS norm over all heads
+            together; q_norm_bias, k_norm_bias: such biases or None; qk_eps: its eps.
+        rope: None, or how queries and keys are rotated by the tables that `vit_block` is given:
+            "half" (value i of a head with i + d/2) or "interleaved" (2i with 2i + 1).
 
     All weights are stored [in, out], the transpose of `torch.nn.Linear`.
     """
@@ -54,6 +65,19 @@ class BlockParams:
     scale2: Optional[Tensor] = None
     norm: str = "layer"
     activation: str = "gelu"
+    gate_weight: Optional[Tensor] = None
+    gate_bias: Optional[Tensor] = None
+    inner_weight: Optional[Tensor] = None
+    inner_bias: Optional[Tensor] = None
+    inner_norm: Optional[str] = None
+    inner_eps: float = 1e-6
+    q_norm_weight: Optional[Tensor] = None
+    q_norm_bias: Optional[Tensor] = None
+    k_norm_weight: Optional[Tensor] = None
+    k_norm_bias: Optional[Tensor] = None
+    qk_norm: Optional[str] = None
+    qk_eps: float = 1e-6
+    rope: Optional[str] = None
 
     def __post_init__(self) -> None:
         _check(self)
@@ -90,10 +114,14 @@ class BlockParams:
     def from_module(cls, layer: torch.nn.Module) -> "BlockParams":
         """The packed weights of a layer of a model.
 
-        Takes transformers' ViTLayer, DeiTLayer, Dinov2Layer, Dinov2WithRegistersLayer,
-        CLIPEncoderLayer and SiglipEncoderLayer. Epsilon, activation, biases, head count, score
-        factor and LayerScale come from the layer's modules, not from the name of the model. The
-        result holds copies: training the layer afterwards does not change it.
+        Takes transformers' layers of ViT, DeiT, DINOv2 (also with registers), DINOv3, CLIP,
+        SigLIP, SigLIP 2, InternVL, AIMv2, Pixtral, Qwen2-VL, Qwen2.5-VL and Qwen3-VL, and timm's
+        Block and EvaBlock. Norms, epsilon, activation, gate, biases, head count, score factor and
+        LayerScale come from the layer's modules, not from the name of the model. The result holds
+        copies: training the layer afterwards does not change it.
+
+        `rope` of a timm EvaBlock is set, because the block does not know whether its model has
+        rotary embeddings; where it has none use `dataclasses.replace(params, rope=None)`.
 
         Raises:
             NeuronVitUnsupported: the layer, or a part of it, is none of those; the message says
@@ -121,13 +149,28 @@ def _check(params: BlockParams) -> None:
             "Check the head count and the packing of qkv_weight",
         )
     _validate.epsilon(function, params.eps)
-    _validate.one_of(function, "norm", params.norm, _validate.NORMS)
+    _validate.epsilon(function, params.inner_eps, "inner_eps")
+    _validate.epsilon(function, params.qk_eps, "qk_eps")
     _validate.one_of(function, "activation", params.activation, _validate.ACTIVATIONS)
-    if params.norm == "rms" and not (params.norm1_bias is None and params.norm2_bias is None):
-        raise _validate.fail(
-            function, "norm", "is 'rms'", "then the norms have no biases", "Pass None for them"
-        )
+    if params.rope is not None:
+        _validate.one_of(function, "rope", params.rope, _validate.ROPES)
+        if params.head_dim % 2:
+            raise _validate.fail(
+                function,
+                "rope",
+                f"is given with a head size of {params.head_dim}",
+                "the head size must then be even",
+                "Check num_heads",
+            )
+    _check_norm(params, "norm", ("norm1_bias", "norm2_bias"))
+    _check_norm(params, "inner_norm", ("inner_bias",), ("inner_weight",))
+    _check_norm(params, "qk_norm", ("q_norm_bias", "k_norm_bias"), _QK_WEIGHTS)
+    if params.qk_norm is not None:
+        for name in _QK_WEIGHTS:
+            _check_together(params, "qk_norm", name)
+    _check_together(params, "gate_bias", "gate_weight")
     hidden = params.fc1_weight.shape[-1]
+    normed = _normed_width(params)
     shapes = {
         "norm1_weight": (width,),
         "norm1_bias": (width,),
@@ -142,6 +185,14 @@ def _check(params: BlockParams) -> None:
         "fc2_weight": (hidden, width),
         "fc2_bias": (width,),
         "scale2": (width,),
+        "gate_weight": (width, hidden),
+        "gate_bias": (hidden,),
+        "inner_weight": (hidden,),
+        "inner_bias": (hidden,),
+        "q_norm_weight": (normed,),
+        "q_norm_bias": (normed,),
+        "k_norm_weight": (normed,),
+        "k_norm_bias": (normed,),
     }
     for name, tensor in params._tensors().items():
         if name in shapes:
@@ -154,3 +205,47 @@ def _check(params: BlockParams) -> None:
                 "qkv_weight",
                 params.qkv_weight,
             )
+
+
+def _check_norm(
+    params: BlockParams, kind: str, biases: Tuple[str, ...], weights: Tuple[str, ...] = ()
+) -> None:
+    """The kind of a norm and its parameters. `weights`: of a norm that may be None as a whole."""
+    value = getattr(params, kind)
+    if weights and value is None:
+        for name in (*weights, *biases):
+            _check_together(params, name, kind)
+        return
+    _validate.one_of("BlockParams", kind, value, _validate.NORMS)
+    if value == "rms" and any(getattr(params, bias) is not None for bias in biases):
+        raise _validate.fail(
+            "BlockParams",
+            kind,
+            "is 'rms'",
+            f"then {' and '.join(biases)} must be None",
+            f"Pass None, or {kind}='layer'",
+        )
+
+
+def _check_together(params: BlockParams, name: str, other: str) -> None:
+    if getattr(params, name) is not None and getattr(params, other) is None:
+        raise _validate.fail(
+            "BlockParams", name, f"is given without {other}", "it needs that", f"Pass {other} too"
+        )
+
+
+def _normed_width(params: BlockParams) -> int:
+    """How many values a norm of queries and keys spans: those of a head, or of all heads."""
+    weight = params.q_norm_weight
+    every = params.num_heads * params.head_dim
+    if not isinstance(weight, Tensor) or weight.shape != (every,) or every == params.head_dim:
+        return params.head_dim
+    if params.qk_norm != "rms":
+        raise _validate.fail(
+            "BlockParams",
+            "qk_norm",
+            f"is {params.qk_norm!r} with {every} weights",
+            "a norm over all heads together must be 'rms'",
+            "Give a norm of each head its head_dim weights",
+        )
+    return every

@@ -8,7 +8,17 @@ import torch
 
 from . import _environment, _nki
 
-_KERNELS = ("attention", "layer_norm", "linear", "mlp", "rms_norm", "vit_block")
+_KERNELS = (
+    "ada_layer_norm",
+    "ada_rms_norm",
+    "attention",
+    "layer_norm",
+    "linear",
+    "mlp",
+    "rms_norm",
+    "swiglu_mlp",
+    "vit_block",
+)
 
 
 @dataclass(frozen=True)
@@ -36,17 +46,19 @@ def supports(
     """Whether the NKI kernel `name` takes tensors of these sizes. Needs neither `nki` nor a chip.
 
     Args:
-        name: "layer_norm", "rms_norm", "linear", "mlp", "attention" (also under the name
-            "scaled_dot_product_attention") or "vit_block".
+        name: "layer_norm", "rms_norm", "ada_layer_norm", "ada_rms_norm", "linear", "mlp",
+            "swiglu_mlp", "attention" (also under the name "scaled_dot_product_attention") or
+            "vit_block".
         dtype: of the tensors, as torch.dtype or its name.
         target: "trn2" or "trn3"; None is NEURON_PLATFORM_TARGET_OVERRIDE, or trn2 when that is
             unset.
-        **shape: the sizes, all of them:
+        **shape: the sizes, all of them but those in brackets:
 
-            - layer_norm, rms_norm: width
+            - layer_norm, rms_norm, ada_layer_norm, ada_rms_norm: width
             - linear: tokens, in_features, out_features
-            - mlp: tokens, width, hidden, out
-            - attention: batch, heads, q_len, k_len, head_dim
+            - mlp, swiglu_mlp: tokens, width, hidden, out [, inner_norm=True with a norm inside]
+            - attention: batch, heads, q_len, k_len, head_dim [, bias_heads=1 with a mask or bias
+              that heads share, key lengths or segments, =heads with one of each head]
             - vit_block: batch, tokens, width, heads, head_dim, hidden
 
     Example:
@@ -60,12 +72,10 @@ def supports(
         target = _environment.target()
     elif target not in ("trn2", "trn3"):
         raise ValueError(f"neuron-vit: supports: target is {target!r}; it must be trn2 or trn3")
-    sizes = [
-        parameter
-        for parameter in inspect.signature(getattr(_nki.limits(), name)).parameters
-        if parameter not in ("dtype_name", "target")
-    ]
-    if set(shape) != set(sizes):
+    parameters = inspect.signature(getattr(_nki.limits(), name)).parameters
+    sizes = [size for size in parameters if size not in ("dtype_name", "target")]
+    needed = {size for size in sizes if parameters[size].default is inspect.Parameter.empty}
+    if not needed <= set(shape) <= set(sizes):
         raise TypeError(
             f"neuron-vit: supports: {name} takes the sizes {', '.join(sizes)}; "
             f"found {', '.join(shape) or 'none'}"

@@ -1,4 +1,5 @@
-"""`layer_norm` and `rms_norm`, the twins of `torch.nn.functional`, with an optional residual."""
+"""`layer_norm` and `rms_norm`, the twins of `torch.nn.functional`, with an optional residual, and
+`ada_layer_norm` and `ada_rms_norm`, which an image's shift, scale and gate modulate."""
 
 import math
 from typing import Any, Optional, Sequence, Tuple, Union
@@ -76,6 +77,114 @@ def rms_norm(
     return normalized.reshape(input.shape), total.reshape(input.shape)
 
 
+def ada_layer_norm(
+    x: Tensor,
+    shift: Tensor,
+    scale: Tensor,
+    *,
+    weight: Optional[Tensor] = None,
+    bias: Optional[Tensor] = None,
+    eps: float = 1e-6,
+    residual: Optional[Tensor] = None,
+    gate: Optional[Tensor] = None,
+) -> Union[Tensor, Tuple[Tensor, Tensor]]:
+    """layer_norm(x) * (1 + scale) + shift, the adaptive norm of diffusion transformers.
+
+    With `residual`, the gated sum at the end of the branch before comes first, in the same launch:
+    s = residual + gate * x, then the norm of s.
+
+    Args:
+        x: [batch, tokens, features], bfloat16, float16 or float32 (float64 runs as PyTorch
+            operations).
+        shift, scale: [batch, features] or [batch, 1, features], one row an image.
+        weight, bias: [features], the norm's own parameters, or None.
+        eps: added to the variance.
+        residual: a tensor like `x`, or None.
+        gate: like `scale`, or None for 1; only with `residual`.
+
+    Returns:
+        The modulated tensor, shape and dtype of `x`; with a residual that tensor and s, which is
+        where the residual stream goes on. Statistics and modulation are float32.
+
+    Raises:
+        As `layer_norm`.
+    """
+    shift, scale, gate = _modulation("ada_layer_norm", x, shift, scale, weight, eps, residual, gate)
+    if bias is not None:
+        _validate.parameter(
+            "ada_layer_norm", "bias", bias, x.shape[-1:], "the features of x", "x", x
+        )
+    if residual is None:
+        return ops.ada_layer_norm(x, shift, scale, weight, bias, eps)
+    return ops.add_ada_layer_norm(x, shift, scale, weight, bias, residual, gate, eps)
+
+
+def ada_rms_norm(
+    x: Tensor,
+    shift: Tensor,
+    scale: Tensor,
+    *,
+    weight: Optional[Tensor] = None,
+    eps: float = 1e-6,
+    residual: Optional[Tensor] = None,
+    gate: Optional[Tensor] = None,
+) -> Union[Tensor, Tuple[Tensor, Tensor]]:
+    """rms_norm(x) * (1 + scale) + shift; arguments, results and errors as in `ada_layer_norm`."""
+    shift, scale, gate = _modulation("ada_rms_norm", x, shift, scale, weight, eps, residual, gate)
+    if residual is None:
+        return ops.ada_rms_norm(x, shift, scale, weight, eps)
+    return ops.add_ada_rms_norm(x, shift, scale, weight, residual, gate, eps)
+
+
+def _modulation(
+    function: str,
+    x: Tensor,
+    shift: Any,
+    scale: Any,
+    weight: Any,
+    eps: Any,
+    residual: Any,
+    gate: Any,
+) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
+    """Shift, scale and gate as [batch, features], all arguments checked."""
+    _validate.floating_tensor(function, "x", x, "exactly 3")
+    _validate.epsilon(function, eps)
+    if weight is not None:
+        _validate.parameter(function, "weight", weight, x.shape[-1:], "the features of x", "x", x)
+    if residual is not None:
+        _validate.parameter(function, "residual", residual, x.shape, "the shape of x", "x", x)
+    elif gate is not None:
+        raise _validate.fail(
+            function,
+            "gate",
+            "is given without residual",
+            "it weighs x in the sum with residual",
+            "Pass the residual too",
+        )
+    return (
+        _image_rows(function, "shift", shift, x),
+        _image_rows(function, "scale", scale, x),
+        None if gate is None else _image_rows(function, "gate", gate, x),
+    )
+
+
+def _image_rows(function: str, argument: str, value: Any, x: Tensor) -> Tensor:
+    """A tensor of one row an image, as [batch, features]."""
+    batch, _, features = x.shape
+    if isinstance(value, torch.Tensor) and tuple(value.shape) == (batch, 1, features):
+        value = value.squeeze(1)
+    _validate.parameter(
+        function,
+        argument,
+        value,
+        (batch, features),
+        f"one row an image, or ({batch}, 1, {features})",
+        "x",
+        x,
+    )
+    return value
+
+
 def _normalized_shape(function: str, input: Any, normalized_shape: Any, eps: Any) -> Tuple:
     _validate.floating_tensor(function, "input", input, "at least 1")
     _validate.epsilon(function, eps)
@@ -137,6 +246,56 @@ def _add_rms_norm(
     return _dispatch.run("rms_norm", (x, weight, residual, eps), {"width": x.shape[1]})
 
 
+@torch.library.custom_op(add_op_namespace_prefix("ada_layer_norm"), mutates_args=())
+def _ada_layer_norm(
+    x: Tensor,
+    shift: Tensor,
+    scale: Tensor,
+    weight: Optional[Tensor],
+    bias: Optional[Tensor],
+    eps: float,
+) -> Tensor:
+    arguments = (x, shift, scale, weight, bias, None, None, eps)
+    return _dispatch.run("ada_layer_norm", arguments, {"width": x.shape[2]})
+
+
+@torch.library.custom_op(add_op_namespace_prefix("add_ada_layer_norm"), mutates_args=())
+def _add_ada_layer_norm(
+    x: Tensor,
+    shift: Tensor,
+    scale: Tensor,
+    weight: Optional[Tensor],
+    bias: Optional[Tensor],
+    residual: Tensor,
+    gate: Optional[Tensor],
+    eps: float,
+) -> Tuple[Tensor, Tensor]:
+    arguments = (x, shift, scale, weight, bias, residual, gate, eps)
+    return _dispatch.run("ada_layer_norm", arguments, {"width": x.shape[2]})
+
+
+@torch.library.custom_op(add_op_namespace_prefix("ada_rms_norm"), mutates_args=())
+def _ada_rms_norm(
+    x: Tensor, shift: Tensor, scale: Tensor, weight: Optional[Tensor], eps: float
+) -> Tensor:
+    arguments = (x, shift, scale, weight, None, None, eps)
+    return _dispatch.run("ada_rms_norm", arguments, {"width": x.shape[2]})
+
+
+@torch.library.custom_op(add_op_namespace_prefix("add_ada_rms_norm"), mutates_args=())
+def _add_ada_rms_norm(
+    x: Tensor,
+    shift: Tensor,
+    scale: Tensor,
+    weight: Optional[Tensor],
+    residual: Tensor,
+    gate: Optional[Tensor],
+    eps: float,
+) -> Tuple[Tensor, Tensor]:
+    arguments = (x, shift, scale, weight, residual, gate, eps)
+    return _dispatch.run("ada_rms_norm", arguments, {"width": x.shape[2]})
+
+
 @_layer_norm.register_fake
 def _(x, weight, bias, eps):
     return x.new_empty(x.shape)
@@ -169,3 +328,39 @@ differentiate_reference(
     _add_rms_norm,
     lambda x, residual, weight, eps: reference.rms_norm(x, weight, residual, eps),
 )
+
+
+@_ada_layer_norm.register_fake
+def _(x, shift, scale, weight, bias, eps):
+    return x.new_empty(x.shape)
+
+
+@_add_ada_layer_norm.register_fake
+def _(x, shift, scale, weight, bias, residual, gate, eps):
+    return x.new_empty(x.shape), x.new_empty(x.shape)
+
+
+@_ada_rms_norm.register_fake
+def _(x, shift, scale, weight, eps):
+    return x.new_empty(x.shape)
+
+
+@_add_ada_rms_norm.register_fake
+def _(x, shift, scale, weight, residual, gate, eps):
+    return x.new_empty(x.shape), x.new_empty(x.shape)
+
+
+differentiate_reference(
+    _ada_layer_norm,
+    lambda x, shift, scale, weight, bias, eps: reference.ada_layer_norm(
+        x, shift, scale, weight, bias, None, None, eps
+    ),
+)
+differentiate_reference(_add_ada_layer_norm, reference.ada_layer_norm)
+differentiate_reference(
+    _ada_rms_norm,
+    lambda x, shift, scale, weight, eps: reference.ada_rms_norm(
+        x, shift, scale, weight, None, None, eps
+    ),
+)
+differentiate_reference(_add_ada_rms_norm, reference.ada_rms_norm)

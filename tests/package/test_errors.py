@@ -28,6 +28,11 @@ def attend(q=HEADS, k=HEADS, v=HEADS, **options):
     return nv.scaled_dot_product_attention(q, k, v, **options)
 
 
+def packed(cu_seqlens_q, cu_seqlens_k):
+    q = HEADS[0].transpose(0, 1)
+    return nv.flash.flash_attn_varlen_func(q, q, q, cu_seqlens_q, cu_seqlens_k)
+
+
 def mlp(**changed):
     arguments = {
         "fc1_weight": torch.randn(20, 12),
@@ -118,7 +123,50 @@ CASES = {
     ),
     "grouped heads": (
         lambda: attend(k=HEADS[:, :2], v=HEADS[:, :2]),
-        "key has leading dimensions (2, 2); they must be those of query, (2, 3), or 1. For grouped",
+        "key has leading dimensions (2, 2); they must be those of query, (2, 3), or 1. For grouped "
+        "heads pass enable_gqa=True",
+    ),
+    "number of groups": (
+        lambda: attend(k=HEADS[:, :2], v=HEADS[:, :2], enable_gqa=True),
+        "key has 2 heads and value 2; they must have the same number, which divides that of query",
+    ),
+    "groups without heads": (
+        lambda: attend(HEADS[0, 0], HEADS[0, 0], HEADS[0, 0], enable_gqa=True),
+        "query has shape (5, 8); with grouped heads it must have at least 3 dimensions",
+    ),
+    "lengths dtype": (
+        lambda: attend(kv_lens=torch.ones(2)),
+        "kv_lens has dtype float32; it must be int32 or int64. Convert it",
+    ),
+    "lengths shape": (
+        lambda: attend(kv_lens=torch.ones(3, dtype=torch.int32)),
+        "kv_lens has shape (3,), query (2, 3, 5, 8); it must be (batch,), and query [batch, heads",
+    ),
+    "lengths and a mask": (
+        lambda: attend(
+            attn_mask=torch.zeros(5, 5), kv_lens=torch.ones(2, dtype=torch.int32)
+        ),
+        "kv_lens is given together with attn_mask, is_causal or dropout_p; only one of them may",
+    ),
+    "segment bounds": (
+        lambda: packed(torch.tensor([0, 5]), torch.tensor([[0, 5]])),
+        "flash_attn_varlen_func: cu_seqlens_k has shape (1, 2); it must be (segments + 1,)",
+    ),
+    "one bound": (
+        lambda: packed(torch.tensor([5]), torch.tensor([5])),
+        "cu_seqlens_q has shape (1,); it must be (segments + 1,)",
+    ),
+    "float bounds": (
+        lambda: packed(torch.tensor([0.0, 5.0]), torch.tensor([0, 5])),
+        "cu_seqlens_q has dtype float32; it must be int32 or int64",
+    ),
+    "a batch of packed sequences": (
+        lambda: nv.flash_attn_forward(
+            torch.nn.Module(), HEADS, HEADS, HEADS, None, is_causal=False,
+            cu_seq_lens_q=torch.tensor([0, 5]), cu_seq_lens_k=torch.tensor([0, 5]),
+        ),
+        "flash_attn_forward: query has shape (2, 3, 5, 8), value (2, 3, 5, 8); packed sequences "
+        "have a batch of 1",
     ),
     "dropout": (lambda: attend(dropout_p=1.5), "dropout_p is 1.5; it must be from 0 to 1"),
     "mask shape": (
@@ -160,7 +208,7 @@ CASES = {
     ),
     "rms with bias": (
         lambda: params(norm="rms", norm1_bias=torch.randn(12)),
-        "norm is 'rms'; then the norms have no biases",
+        "norm is 'rms'; then norm1_bias and norm2_bias must be None",
     ),
     "norm name": (lambda: params(norm="batch"), "norm is 'batch'; it must be 'layer' or 'rms'"),
     "kernel name": (

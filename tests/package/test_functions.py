@@ -119,6 +119,113 @@ def test_attention_with_more_keys_than_queries():
     torch.testing.assert_close(out, F.scaled_dot_product_attention(q, k, v))
 
 
+def masks(kind, dtype):
+    """[2, 3, 7, 9] or smaller, with queries that see all, some or one of the keys."""
+    seen = torch.rand(2, 3, 7, 9) < 0.6
+    seen[..., 0] = True
+    if kind == "bool":
+        return seen
+    if kind == "keys":
+        return seen[:, :1, :1]
+    if kind == "one key":
+        return seen[:1, :, :, :1]
+    if kind == "row":
+        return seen[0, 0, 0]
+    bias = torch.randn(2, 3, 7, 9).to(torch.float32 if kind == "float32" else dtype)
+    return bias.masked_fill(~seen, float("-inf")) if kind == "infinite" else bias[:1]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "kind", ["bool", "keys", "one key", "row", "float", "float32", "infinite"]
+)
+def test_attention_masks(dtype, kind):
+    q, k, v = parameters((2, 3, 7, 8), (2, 3, 9, 8), (2, 3, 9, 8), dtype=dtype)
+    mask = masks(kind, dtype)
+    out = nv.scaled_dot_product_attention(q, k, v, mask)
+    mask = mask[None] if kind == "row" else mask
+    mask = mask if mask.dtype == torch.bool else mask.to(dtype)
+    expected = F.scaled_dot_product_attention(q, k, v, mask)
+    torch.testing.assert_close(out, expected)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("fill", ["bool", "infinite", "smallest"])
+def test_a_query_without_a_key_gets_zeros(dtype, fill):
+    q, k, v = parameters(*[(1, 2, 5, 8)] * 3, dtype=dtype)
+    q, k, v = (t.requires_grad_() for t in (q, k, v))
+    mask = torch.ones(1, 2, 5, 5, dtype=torch.bool).tril()
+    mask[:, 1, 2] = False
+    mask[:, :, 4] = False
+    blind = ~mask.any(-1)
+    if fill != "bool":
+        least = float("-inf") if fill == "infinite" else torch.finfo(dtype).min
+        mask = torch.zeros(mask.shape, dtype=dtype).masked_fill(~mask, least)
+    out = nv.scaled_dot_product_attention(q, k, v, mask)
+    assert (out[blind] == 0).all() and (out[~blind] != 0).any(-1).all()
+    for gradient in torch.autograd.grad(out.square().sum(), (q, k, v)):
+        assert torch.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_attention_with_key_lengths(dtype):
+    q, k, v = parameters((3, 2, 4, 8), (3, 2, 9, 8), (3, 2, 9, 8), dtype=dtype)
+    for integers in (torch.int32, torch.int64):
+        out = nv.scaled_dot_product_attention(
+            q, k, v, scale=0.3, kv_lens=torch.tensor([9, 0, 4], dtype=integers)
+        )
+        for image, length in enumerate([9, 0, 4]):
+            seen = [t[image : image + 1, :, :length] for t in (k, v)]
+            expected = F.scaled_dot_product_attention(q[image : image + 1], *seen, scale=0.3)
+            expected = expected if length else torch.zeros_like(expected)
+            torch.testing.assert_close(out[image : image + 1], expected)
+
+
+@pytest.mark.parametrize("leading", [(6,), (2, 6), (2, 2, 6)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_grouped_heads(leading, causal):
+    q = torch.randn(*leading, 5, 8)
+    k, v = (torch.randn(*leading[:-1], 2, 5, 8) for _ in range(2))
+    options = {"is_causal": causal, "enable_gqa": True}
+    out = nv.scaled_dot_product_attention(q, k, v, **options)
+    torch.testing.assert_close(out, F.scaled_dot_product_attention(q, k, v, **options))
+    mask = torch.randn(*leading, 5, 5)
+    out = nv.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True)
+    torch.testing.assert_close(out, F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_flash_attn_func(causal):
+    q, k, v = torch.randn(2, 5, 6, 8), torch.randn(2, 5, 3, 8), torch.randn(2, 5, 3, 8)
+    out = nv.flash.flash_attn_func(q, k, v, softmax_scale=0.3, causal=causal)
+    operands = [t.transpose(1, 2) for t in (q, k, v)]
+    expected = F.scaled_dot_product_attention(
+        *operands, is_causal=causal, scale=0.3, enable_gqa=True
+    )
+    assert out.is_contiguous()
+    torch.testing.assert_close(out, expected.transpose(1, 2))
+    with pytest.raises(nv.NeuronVitUnsupported, match="causal=True with 1 queries and 5 keys"):
+        nv.flash.flash_attn_func(q[:, :1], k, v, causal=True)
+
+
+def test_flash_attn_varlen_func():
+    q, k, v = torch.randn(9, 4, 8), torch.randn(7, 2, 8), torch.randn(7, 2, 8)
+    queries, keys = (0, 1, 4, 6, 9), (0, 3, 4, 4, 7)
+    bounds = [torch.tensor(bound, dtype=torch.int32) for bound in (queries, keys)]
+    out = nv.flash.flash_attn_varlen_func(q, k, v, *bounds, 3, 3, softmax_scale=0.3)
+    assert out.shape == q.shape and out.is_contiguous()
+    for index in range(4):
+        rows, columns = slice(*queries[index : index + 2]), slice(*keys[index : index + 2])
+        expected = nv.flash.flash_attn_func(
+            q[None, rows], k[None, columns], v[None, columns], softmax_scale=0.3
+        )[0]
+        expected = torch.zeros_like(q[rows]) if columns.start == columns.stop else expected
+        torch.testing.assert_close(out[rows], expected)
+    for options in ({"causal": True}, {"dropout_p": 0.1}):
+        with pytest.raises(nv.NeuronVitUnsupported, match="causal attention and dropout"):
+            nv.flash.flash_attn_varlen_func(q, k, v, *bounds, **options)
+
+
 def test_attention_with_dropout_is_torchs():
     q = torch.randn(2, 3, 9, 8)
     torch.manual_seed(1)

@@ -72,10 +72,22 @@ def cases(dtype):
     yield ops.linear, (new(5, 8), new(8, 3), None, "in_out")
     yield ops.mlp, (new(5, 8), new(20, 8), new(20), new(3, 20), new(3), "gelu", "out_in")
     yield ops.mlp, (new(5, 8), new(8, 20), None, new(20, 3), None, "gelu_tanh", "in_out")
-    yield ops.attention, (q(), q(), q(), 0.4)
-    yield ops.attention, (q(), heads(dtype, tokens=7).detach(), heads(dtype, tokens=7), 0.4)
-    yield ops.masked_attention, (q(), q(), q(), new(2, 1, 5, 5), False, 0.4)
-    yield ops.masked_attention, (q(), q(), q(), None, True, 0.4)
+    def attention(q, k, v, mask=None, lens=None, segments=None):
+        return ops.attention, (q, k, v, 0.4, mask, lens, segments, segments)
+
+    seen = torch.ones(2, 1, 5, 5, dtype=torch.bool).tril()
+    seen[:, :, 2] = False
+    yield attention(q(), q(), q())
+    yield attention(q(), heads(dtype, tokens=7).detach(), heads(dtype, tokens=7))
+    yield attention(q(), heads(dtype)[:, :1], heads(dtype)[:, 2:])
+    yield attention(q(), q(), q(), mask=new(2, 1, 5, 5))
+    yield attention(q(), q(), q(), mask=seen)
+    yield attention(q(), q(), q(), lens=torch.tensor([3, 0]))
+    yield attention(q()[:1], q()[:1], q()[:1], segments=torch.tensor([0, 1, 5]))
+    small = heads(dtype, size=4)
+    yield ops.plain_attention, (q(), q(), small, new(2, 1, 5, 5), None, False, 0.4)
+    yield ops.plain_attention, (q(), q(), small, None, torch.tensor([3, 5]), False, 0.4)
+    yield ops.plain_attention, (q(), q(), q(), None, None, True, 0.4)
     yield ops.note_dropout, (q(),)
     yield ops.vit_block, block(dtype, full=True)
     yield ops.vit_block, block(dtype, full=False)
@@ -170,6 +182,7 @@ def compiled_cases():
     params = small_params()
     weight, packed = torch.randn(16, 12), torch.randn(12, 16).t()
     mask = torch.rand(5, 5) < 0.8
+    lens, segments = torch.tensor([3, 5]), torch.tensor([0, 4, 10])
 
     def attend(x, **options):
         q = x.view(2, 5, 3, 4).transpose(1, 2)
@@ -184,6 +197,10 @@ def compiled_cases():
         "mlp": lambda x: nv.mlp(x, weight, None, weight.t(), None),
         "attention": attend,
         "masked_attention": lambda x: attend(x, attn_mask=mask),
+        "attention_with_lengths": lambda x: attend(x, kv_lens=lens),
+        "packed_attention": lambda x: nv.flash.flash_attn_varlen_func(
+            *[x.view(10, 3, 4)] * 3, segments, segments
+        ),
         "causal_attention": lambda x: attend(x, is_causal=True),
         # All dropped, so that there is one right answer.
         "dropout_attention": lambda x: attend(x, dropout_p=1.0),

@@ -43,7 +43,8 @@ def test_functions_follow_torch_nn_functional():
         "layer_norm": "input normalized_shape weight bias eps",
         "rms_norm": "input normalized_shape weight eps",
         "linear": "input weight bias",
-        "scaled_dot_product_attention": "query key value attn_mask dropout_p is_causal scale",
+        "scaled_dot_product_attention": "query key value attn_mask dropout_p is_causal scale "
+        "enable_gqa",
     }.items():
         found = inspect.signature(getattr(nv, name)).parameters.values()
         ours = [p.name for p in found if p.kind is p.POSITIONAL_OR_KEYWORD]

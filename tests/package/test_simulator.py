@@ -72,8 +72,17 @@ def calls(dtype):
         }
     )
 
-    def attend(kind):
-        return lambda: nv.scaled_dot_product_attention(*attention_operands(dtype, kind))
+    def attend(kind, **options):
+        return lambda: nv.scaled_dot_product_attention(
+            *attention_operands(dtype, kind), **options
+        )
+
+    seen = torch.rand(2, HEADS, TOKENS, TOKENS) < 0.6
+    seen[:, :, 3] = False
+    added = new(1, HEADS, TOKENS, TOKENS, dtype=dtype)
+    infinite = added.masked_fill(~seen[:1], float("-inf"))
+    lens, bounds = torch.tensor([TOKENS, 4]), torch.tensor([0, 1, 12, TOKENS])
+    packed_heads = new(TOKENS, 2 * HEADS, SIZE, dtype=dtype)
 
     return {
         "layer_norm": lambda: nv.layer_norm(x, WIDTH, weight, bias, 1e-6),
@@ -91,6 +100,21 @@ def calls(dtype):
         "attention dense": attend("dense"),
         "attention sliced": attend("sliced"),
         "attention one head": attend("one head"),
+        "attention mask": attend("strided", attn_mask=seen),
+        "attention mask of keys": attend("strided", attn_mask=seen[:, :1, :1]),
+        "attention mask of one row": attend("strided", attn_mask=seen[0, 0, 0]),
+        "attention bias": attend("strided", attn_mask=added),
+        "attention bias transposed": attend("strided", attn_mask=added.mT),
+        "attention bias float32": attend("dense", attn_mask=infinite.float()),
+        "attention kv_lens": attend("strided", kv_lens=lens),
+        "attention groups": lambda: nv.scaled_dot_product_attention(
+            packed_heads.view(1, TOKENS, 6, SIZE).transpose(1, 2),
+            *attention_operands(dtype, "sliced")[1:],
+            enable_gqa=True,
+        ),
+        "attention segments": lambda: nv.flash.flash_attn_varlen_func(
+            packed_heads, packed_heads[:, :2], packed_heads[:, 2:4], bounds, bounds
+        ),
         "vit_block": lambda: nv.vit_block(x, params),
         "vit_block bare": lambda: nv.vit_block(x, bare),
     }

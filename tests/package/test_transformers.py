@@ -22,7 +22,16 @@ MODELS = {
     "Dinov2": (transformers.Dinov2Model, transformers.Dinov2Config, {}),
     "CLIP": (transformers.CLIPVisionModel, transformers.CLIPVisionConfig, {}),
     "Siglip": (transformers.SiglipVisionModel, transformers.SiglipVisionConfig, {}),
-}
+    # A bias for each head, the same for all images.
+    "Beit": (
+        transformers.BeitModel, transformers.BeitConfig, {"use_relative_position_bias": True},
+    ),
+    # Windows, whose bias has another mask where the windows wrap around.
+    "Swin": (
+        transformers.SwinModel, transformers.SwinConfig,
+        {"embed_dim": 16, "depths": [2], "num_attention_heads": [2], "window_size": 2},
+    ),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +42,7 @@ def registered():
 def build(family, dtype=torch.float32):
     model, config, extra = MODELS[family]
     torch.manual_seed(0)
-    return model(config(**SIZES, **extra)).eval().to(dtype)
+    return model(config(**{**SIZES, **extra})).eval().to(dtype)
 
 
 def hidden(model, pixels):
@@ -74,6 +83,30 @@ def test_gradients_through_the_hook(registered):
         return model.layers[0].attention.q_proj.weight.grad.clone()
 
     torch.testing.assert_close(gradient(registered), gradient("eager"), rtol=1e-4, atol=1e-7)
+
+
+def test_packed_sequences():
+    q, k, v = (torch.randn(1, 10, 4, 8).transpose(1, 2) for _ in range(3))
+    bounds = torch.tensor([0, 1, 7, 10], dtype=torch.int32)
+    segments = {"cu_seq_lens_q": bounds, "cu_seq_lens_k": bounds, "max_length_q": 6}
+    out, _ = nv.flash_attn_forward(Layer(is_causal=False), q, k, v, None, **segments)
+    number = torch.tensor([0] + [1] * 6 + [2] * 3)
+    expected = nn.functional.scaled_dot_product_attention(q, k, v, number[:, None] == number)
+    torch.testing.assert_close(out, expected.transpose(1, 2))
+    mask = torch.ones(10, 10, dtype=torch.bool)
+    for arguments in ({"attention_mask": mask}, {"dropout": 0.1}, {"cu_seq_lens_k": None}):
+        with pytest.raises(nv.NeuronVitUnsupported, match="cu_seq_lens_q and cu_seq_lens_k go"):
+            nv.flash_attn_forward(
+                Layer(is_causal=False), q, k, v,
+                **{"attention_mask": None, **segments, **arguments},
+            )  # fmt: skip
+
+
+def test_grouped_heads():
+    q, k, v = torch.randn(2, 6, 5, 8), torch.randn(2, 3, 5, 8), torch.randn(2, 3, 5, 8)
+    out, _ = nv.flash_attn_forward(Layer(is_causal=False), q, k, v, None)
+    expected = nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+    torch.testing.assert_close(out, expected.transpose(1, 2))
 
 
 class Layer(nn.Module):
@@ -127,7 +160,7 @@ def test_causal_is_resolved_as_by_sdpa_and_refused(layer, keywords, causal):
     nv.flash_attn_forward(layer, q[:, :, :1], k, v, None, **keywords)  # one query sees all keys
 
 
-@pytest.mark.parametrize("name", ["cu_seq_lens_q", "softcap", "sliding_window", "position_bias"])
+@pytest.mark.parametrize("name", ["s_aux", "softcap", "sliding_window", "position_bias"])
 def test_arguments_that_change_the_result_are_refused(name):
     q, k, v = operands()
     nv.flash_attn_forward(Layer(is_causal=False), q, k, v, None, **{name: None}, unknown=1)

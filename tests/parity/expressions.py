@@ -43,10 +43,37 @@ def mlp(x, fc1_weight, fc1_bias, fc2_weight, fc2_bias, activation, weight_layout
     return linear(hidden, fc2_weight, fc2_bias, weight_layout)
 
 
-def attention(q, k, v, scale, q_view, k_view, v_view):
+def attention(
+    q, k, v, scale, q_view, k_view, v_view,
+    mask=None, kv_lens=None, cu_seqlens_q=None, cu_seqlens_k=None,
+):  # fmt: skip
     q, k, v = (_operand(q, q_view), _operand(k, k_view), _operand(v, v_view))
-    weights = torch.softmax(q @ k.transpose(-2, -1) * scale, dim=-1)
+    group = q.shape[1] // k.shape[1]
+    k, v = (tensor.repeat_interleave(group, dim=1) for tensor in (k, v))
+    scores = q @ k.transpose(-2, -1) * scale
+    seen = _seen(scores, mask, kv_lens, cu_seqlens_q, cu_seqlens_k)
+    if mask is not None and mask.dtype != torch.uint8:
+        scores = scores + mask.to(scores.dtype)
+    if seen is not None:
+        scores = scores.masked_fill(~seen, float("-inf"))
+    weights = torch.softmax(scores, dim=-1).nan_to_num(0.0)
     return (weights @ v).transpose(1, 2).contiguous()
+
+
+def _seen(scores, mask, kv_lens, cu_seqlens_q, cu_seqlens_k):
+    """Which keys a query sees, for every score; None where it is all."""
+    _, _, queries, keys = scores.shape
+    if mask is not None and mask.dtype == torch.uint8:
+        return (mask != 0).expand(scores.shape)
+    if kv_lens is not None:
+        return torch.stack([torch.arange(keys) < length for length in kv_lens])[:, None, None]
+    if cu_seqlens_q is None:
+        return None
+    seen = torch.zeros(queries, keys, dtype=torch.bool)
+    for first in range(len(cu_seqlens_q) - 1):
+        rows = slice(cu_seqlens_q[first], cu_seqlens_q[first + 1])
+        seen[rows, cu_seqlens_k[first] : cu_seqlens_k[first + 1]] = True
+    return seen
 
 
 def vit_block(

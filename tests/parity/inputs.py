@@ -12,7 +12,8 @@ import torch
 GUARD = 256  # NaN elements on either side of a tensor: more than one row of any tile's tail
 
 VALUES = ("normal", "offset", "outliers", "equal", "faint", "huge")
-ATTENTION_VALUES = ("normal", "logits", "same_keys", "zero_queries")
+ATTENTION_VALUES = ("normal", "logits", "same_keys", "zero_queries", "sink", "outliers")
+MASKS = ("bool", "bias", "bias32", "shift", "infinite", "huge")
 LAYOUTS = ("dense", "transposed", "packed", "padded", "mixed")
 
 
@@ -98,9 +99,14 @@ def mlp(
 
 def attention(
     draw, tokens=64, head_dim=64, keys=None, batch=1, heads=2, layout="dense", scale=None,
-    values="normal",
+    values="normal", kv_heads=None, mask=None, axes="BHQ", lens=None, segments=None,
+    key_segments=None,
 ):  # fmt: skip
-    """layout: one of LAYOUTS.
+    """mask: one of MASKS, whose first three axes have the size 1 where `axes` has no letter but 1.
+    lens: of the keys of each image. segments, key_segments: the lengths of those of the queries
+    and, if they are others, of the keys; they make up all tokens. "ones" is a segment a token.
+
+    layout: one of LAYOUTS.
 
     dense        [B, H, S, D], passed without a view
     transposed   [B, S, H, D] memory
@@ -110,9 +116,10 @@ def attention(
     """
     keys = tokens if keys is None else keys
     scale = head_dim**-0.5 if scale is None else scale
+    groups = heads if kv_heads is None else kv_heads
     q = _attention_values(draw, (batch, heads, tokens, head_dim), values, "q")
-    k = _attention_values(draw, (batch, heads, keys, head_dim), values, "k")
-    v = _attention_values(draw, (batch, heads, keys, head_dim), values, "v")
+    k = _attention_values(draw, (batch, groups, keys, head_dim), values, "k")
+    v = _attention_values(draw, (batch, groups, keys, head_dim), values, "v")
     if layout == "packed":
         shape = (batch, tokens, 3, heads, head_dim)
         packed = torch.stack([tensor.transpose(1, 2) for tensor in (q, k, v)], dim=2)
@@ -122,7 +129,18 @@ def attention(
         kinds = ("dense", "transposed", "padded") if layout == "mixed" else (layout,) * 3
         operands = [_laid_out(draw, *item) for item in zip((q, k, v), kinds)]
     tensors, views = zip(*operands)
-    return *tensors, scale, *views
+    if mask is not None:
+        sizes = [1 if axis == "1" else size for axis, size in zip(axes, (batch, heads, tokens))]
+        mask = _mask(draw, (*sizes, keys), mask)
+    if lens is not None:
+        lens = torch.tensor(lens, dtype=torch.int32)
+    bounds = [None, None]
+    if segments is not None:
+        for index, lengths in enumerate((segments, key_segments or segments)):
+            if lengths == "ones":
+                lengths = (1,) * tokens
+            bounds[index] = torch.tensor([0, *lengths]).cumsum(0).to(torch.int32)
+    return *tensors, scale, *views, mask, lens, *bounds
 
 
 def vit_block(
@@ -184,6 +202,30 @@ def _weight(draw, in_features, out_features, layout, gain=1.0):
     return draw.normal(*shape, std=gain * in_features**-0.5)
 
 
+def _mask(draw, shape, kind):
+    """A mask, or a bias, of one kind. Some queries see nothing, or only the first or last key."""
+    seen = torch.rand(shape, generator=draw.generator) < 0.7
+    if shape[2] > 3:
+        seen[..., :3, :] = False
+        seen[..., 1, 0] = True
+        seen[..., 2, -1] = True
+        seen[..., -1, :] = False
+    if kind == "bool":
+        return seen.to(torch.uint8)
+    bias = torch.randn(shape, generator=draw.generator) * 2
+    if kind == "bias32":
+        return bias
+    if kind == "shift":  # windows that wrap around, as Swin marks them
+        bias = bias - 100.0 * (torch.arange(shape[3]) % 7 > 3)
+    elif kind == "infinite":
+        bias = bias.masked_fill(~seen, float("-inf"))
+    elif kind == "huge":
+        bias = 1e4 * torch.sign(bias) + 64.0 * torch.round(bias)
+    elif kind != "bias":
+        raise ValueError(f"mask is {kind!r}; known are {MASKS}")
+    return draw.place(bias)
+
+
 def _attention_values(draw, shape, values, which):
     if values == "logits":
         # Whole numbers, whose products are exact in float32 at any magnitude that occurs, so that
@@ -194,6 +236,14 @@ def _attention_values(draw, shape, values, which):
         return draw.normal(*shape[:2], 1, shape[3]).expand(shape)
     if values == "zero_queries" and which == "q":
         return torch.zeros(shape)
+    if values == "sink" and which != "q":  # one key takes most of the weight and gives nothing
+        tensor = draw.normal(*shape)
+        tensor[:, :, 0] *= 20 if which == "k" else 0.01
+        return tensor
+    if values == "outliers" and which != "v":  # a few channels a hundred times the rest
+        tensor = draw.normal(*shape)
+        tensor[..., :: 1 + shape[3] // 2] *= 100 if which == "k" else 1
+        return tensor
     if values not in ATTENTION_VALUES:
         raise ValueError(f"values is {values!r}; known are {ATTENTION_VALUES}")
     # PyTorch rounds scores to the dtype, an error that grows with them and widens what the rule

@@ -165,8 +165,10 @@ def check(name, run, expression, arguments):
 
 
 def upcast(argument):
-    """A tensor in float64; anything else as it is."""
-    return argument.double() if isinstance(argument, torch.Tensor) else argument
+    """A tensor of a floating dtype in float64; anything else as it is."""
+    if isinstance(argument, torch.Tensor) and argument.is_floating_point():
+        return argument.double()
+    return argument
 
 
 def _require_usable(name, base, reference):

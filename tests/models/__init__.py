@@ -1,0 +1,1 @@
+"""Blocks of the families people use, taken from transformers and timm."""
