@@ -76,6 +76,42 @@ def test_attention(dtype, batch, heads, length, head_dim):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
+    "batch, heads, length, mask, kind",
+    [
+        (2, 12, 197, (1, 12, 197, 197), "bias"),
+        (2, 12, 197, (1, 12, 197, 197), "bias32"),
+        (2, 12, 197, (2, 1, 1, 197), "bool"),
+        (1, 12, 1025, (1, 12, 1025, 1025), "bias"),
+        (1, 12, 1025, (1, 12, 1025, 1025), "bool"),
+        (1, 1, 4096, (1, 1, 4096, 4096), "bias32"),
+        (1, 1, 4096, (1, 1, 4096, 4096), "bool"),
+        (2, 2, 577, None, "lengths"),
+        (1, 2, 1024, None, "segments"),
+        (1, 1, 4096, None, "segments"),
+    ],
+)
+def test_biased_attention(dtype, batch, heads, length, mask, kind):
+    q, k, v = tensors(dtype, *[(batch, heads, length, 64)] * 3)
+    bias_heads, lens, bounds = 1, None, None
+    if kind == "lengths":
+        lens = torch.full((batch,), 5, dtype=torch.int32)
+    elif kind == "segments":
+        bounds = torch.arange(0, length + 1, 8, dtype=torch.int32)
+    else:
+        bias_heads = mask[1]
+        types = {"bool": torch.uint8, "bias": DTYPES[dtype], "bias32": torch.float32}
+        mask = torch.ones(mask, dtype=types[kind])
+    arguments = (q, k, v, 0.125, None, None, None, mask, lens, bounds, bounds)
+    peak = sbuf_peak(attention.attention, *arguments)
+    item = limits.DTYPE_BYTES[dtype]
+    available = limits.USABLE * limits.SBUF_BYTES["trn2"]
+    count = limits.attention_heads(heads, length, length, 64, item, available, bias_heads)
+    biased = min(count, bias_heads)
+    assert_bounds(peak, limits.attention_bytes(count, length, length, 64, item, biased))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
     "batch, length, heads, head_dim, hidden",
     [
         (1, 197, 12, 64, 3072),

@@ -29,6 +29,8 @@ def strided(batch, heads, tokens, dim):
     return tuple(rand(batch, heads, tokens, dim) for _ in range(3)) + (dim**-0.5, None, None, None)
 
 
+SEGMENTS = [torch.tensor([0, 1, 30, 50], dtype=torch.int32)] * 2
+
 CASES = {
     "norm rows": (norm.layer_norm, (rand(300, 96), rand(96), rand(96), rand(300, 96), 1e-6)),
     "norm one tile": (norm.rms_norm, (rand(5, 96), rand(96), None, 1e-6)),
@@ -40,6 +42,13 @@ CASES = {
     "attention images": (attention.attention, strided(3, 2, 50, 64)),
     "attention heads": (attention.attention, strided(1, 3, 50, 32)),
     "attention one head": (attention.attention, strided(1, 1, 50, 32)),
+    "attention mask": (attention.attention, (*strided(3, 2, 50, 64), rand(3, 2, 50, 50))),
+    "attention mask of heads": (attention.attention, (*strided(1, 3, 50, 32), rand(1, 3, 50, 50))),
+    "attention lengths": (
+        attention.attention,
+        (*strided(3, 2, 50, 64), None, torch.tensor([50, 0, 7], dtype=torch.int32)),
+    ),
+    "attention segments": (attention.attention, (*strided(1, 3, 50, 32), None, None, *SEGMENTS)),
     "block images": (vit_block.vit_block, block(3, 50, 2, 32, 96)),
     "block one image": (vit_block.vit_block, block(1, 17, 2, 32, 96)),
 }

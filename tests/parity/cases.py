@@ -176,6 +176,39 @@ HOSTILE = [
     # A negative scale: the largest weight belongs to the smallest product.
     *row("attention", tokens=50, scale=-1.0),
     *row("attention", tokens=50, values="logits", scale=-1.0),
+    # One key that takes most of the weight; a few channels a hundred times the rest.
+    *row("attention", tokens=197, values="sink"),
+    *row("attention", tokens=150, head_dim=32, values="sink", mask="bool"),
+    *row("attention", tokens=197, values="outliers"),
+    *row("attention", tokens=50, head_dim=80, values="outliers", mask="shift", axes="1HQ"),
+    # Masks over scores of 1e4, biases of 1e4, minus infinity, queries that see no key.
+    *(
+        case
+        for mask in inputs.MASKS
+        for case in [
+            *row("attention", tokens=130, head_dim=32, keys=70, mask=mask),
+            *row("attention", tokens=64, head_dim=80, mask=mask, values="logits", scale=1.0),
+        ]
+    ),
+    *row("attention", tokens=130, mask="bool", values="logits", scale=-1.0),
+    *row("attention", tokens=130, mask="infinite", scale=-0.2),
+    *(
+        case
+        for mask, scale in itertools.product(("bool", "infinite"), (2.0**-10, 2.0**10))
+        for case in row("attention", tokens=130, mask=mask, scale=scale)
+    ),
+    *row("attention", tokens=577, mask="bool", axes="11Q", values="logits", scale=0.7),
+    # Images without a key, with one, with one tile and one more or less.
+    *row("attention", tokens=50, keys=257, batch=6, lens=(0, 1, 128, 129, 256, 257)),
+    *row("attention", tokens=50, keys=513, batch=2, lens=(512, 513), values="logits", scale=0.3),
+    # Segments of one token, more of them than partitions, without keys, over scores of 1e4.
+    *row("attention", tokens=300, segments="ones"),
+    *row("attention", tokens=150, head_dim=32, segments=(1, 100, 1, 1, 47)),
+    *row("attention", tokens=150, head_dim=72, segments=(1, 100, 49), values="logits", scale=1.0),
+    *row(
+        "attention", tokens=150, keys=30, head_dim=32, segments=(1, 100, 1, 1, 47),
+        key_segments=(4, 1, 0, 5, 20),
+    ),
     *row("linear", tokens=130, in_features=768, values="outliers"),
     *row("linear", tokens=130, in_features=768, values="offset"),
     *row("linear", tokens=130, in_features=768, values="huge", layout="out_in"),
@@ -233,6 +266,32 @@ OPTIONS = [
     *row("attention", tokens=50, batch=3, heads=5, head_dim=104),
     *row("attention", tokens=17, batch=1, heads=70, head_dim=32, layout="packed"),
     *row("attention", tokens=197, scale=0.3),
+    # Masks and biases of every axis that may be missing; several blocks, and passes of heads.
+    *(
+        case
+        for index, axes in enumerate(("BHQ", "1HQ", "B1Q", "11Q", "BH1", "B11", "111"))
+        for case in row(
+            "attention", tokens=150, keys=140, head_dim=(32, 64, 72)[index % 3], batch=2, heads=3,
+            mask=("bool", "bias", "infinite")[index // 3], axes=axes, layout="mixed",
+        )
+    ),
+    *row("attention", tokens=600, keys=577, head_dim=72, mask="bias"),
+    *row("attention", tokens=1200, keys=40, batch=2, heads=1, head_dim=32, mask="bool", axes="11Q"),
+    *row("attention", tokens=17, heads=70, head_dim=32, mask="bias"),
+    # Windows of Swin, which are many images.
+    *row("attention", tokens=49, batch=8, heads=3, head_dim=32, mask="shift", layout="packed"),
+    *row("attention", tokens=64, batch=4, heads=4, head_dim=32, mask="shift", layout="packed"),
+    *row("attention", tokens=144, batch=2, heads=6, head_dim=32, mask="shift", axes="1HQ"),
+    # BEiT, SigLIP2 NaFlex, a Qwen-VL image in windows.
+    *row("attention", tokens=197, batch=2, heads=12, mask="bias", axes="1HQ", layout="packed"),
+    *row("attention", tokens=256, batch=2, heads=4, head_dim=72, mask="bool", axes="B1Q"),
+    *row("attention", tokens=256, heads=2, head_dim=80, segments=(64,) * 4, layout="packed"),
+    # Fewer heads of keys and values than of queries, and more images times heads than 512.
+    *row("attention", tokens=50, heads=6, kv_heads=2, head_dim=32, layout="mixed"),
+    *row("attention", tokens=130, batch=2, heads=4, kv_heads=1, head_dim=80, mask="bias"),
+    *row("attention", tokens=17, heads=70, kv_heads=35, head_dim=32, layout="transposed"),
+    *row("attention", tokens=5, batch=33, heads=16),
+    *row("attention", tokens=5, batch=33, heads=16, mask="bool", axes="B11"),
     *row("linear", tokens=700, in_features=130, out_features=1000),
     *row("mlp", tokens=50, hidden=512, out=130, activation="gelu_tanh"),
     *row("mlp", tokens=600, width=130, hidden=200),

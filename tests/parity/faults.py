@@ -70,6 +70,8 @@ EQUAL = dict(rows=20, width=768, values="equal", eps=1e-12)
 # Two key tiles, the last with 69 of 128 rows, and a query tile of the same size.
 ATTENTION = dict(tokens=197, head_dim=32)
 SCORES = dict(tokens=64, keys=577, head_dim=64, values="logits", scale=1.0)
+BIASED = dict(tokens=150, keys=140, head_dim=32, heads=3, mask="bias")
+SEGMENTS = dict(tokens=150, head_dim=32, segments=(1, 100, 1, 1, 47))
 LINEAR = dict(tokens=65, in_features=200, out_features=700)
 MLP = dict(tokens=65, width=200, hidden=300)
 BLOCK = dict(tokens=17, width=136, heads=2, head_dim=32, hidden=200, batch=2, layer_scale=True)
@@ -250,6 +252,95 @@ FAULTS = [
         "attention", "second pass of heads stored over the first", "attention.py",
         "out, image, start, size, first, rows)\n", "out, image, start, size, 0, rows)\n",
         dict(tokens=17, heads=70, head_dim=32), "bf16",
+    ),
+    Fault(
+        "attention", "factor of the bias forgotten", "score_bias.py",
+        "factor = 1.0 / scale", "factor = 1.0", BIASED, "bf16",
+    ),
+    Fault(
+        "attention", "bias left out of the maxima", "attention.py",
+        "self.bias.add_rows(psum[:, head - first, :], head, tile, low)", "pass",
+        dict(BIASED, mask="huge"),
+    ),
+    Fault(
+        "attention", "bias of the first tile of queries for all", "score_bias.py",
+        "rows = self.rows(head, tile)\n            for",
+        "rows = self.rows(head, 0)\n            for", BIASED, "bf16",
+    ),
+    Fault(
+        "attention", "bias of the first head for all", "score_bias.py",
+        "0 if shared else head, :]", "0, :]", BIASED, "bf16",
+    ),
+    Fault(
+        "attention", "bias of the first image for all", "score_bias.py",
+        "here = image if batch > 1 else 0", "here = 0", dict(BIASED, batch=2), "bf16",
+    ),
+    Fault(
+        "attention", "bias of the first block of queries for all", "score_bias.py",
+        "token = start if q_len > 1 else 0", "token = 0",
+        dict(BIASED, tokens=577, keys=49), "bf16",
+    ),
+    Fault(
+        "attention", "bias of the first pass of heads for all", "score_bias.py",
+        "low = first if heads > 1 else 0\n        high = first + count if",
+        "low = 0\n        high = count if",
+        dict(BIASED, tokens=17, heads=70), "bf16",
+    ),
+    Fault(
+        "attention", "bias of the first key tile for all", "score_bias.py",
+        "stationary=rows[0:count, low : low + keys]", "stationary=rows[0:count, 0:keys]", BIASED,
+        "bf16",
+    ),
+    Fault(
+        "attention", "minus infinity not clamped", "score_bias.py",
+        "value=-self.scaling.fill", 'value=float("-inf")', dict(BIASED, mask="infinite"), "bf16",
+    ),
+    Fault(
+        "attention", "a query without a key gets a mean", "attention.py",
+        "return self.bias.bounded(largest)", "return largest", dict(BIASED, mask="bool"),
+    ),
+    Fault(
+        "attention", "a query without a key gets NaN", "attention.py",
+        "operand0=SMALLEST_SUM", "operand0=0.0", dict(BIASED, mask="bool"), "bf16",
+    ),
+    Fault(
+        "attention", "mask turned round", "score_bias.py",
+        "scale=fill, bias=-fill", "scale=-fill", dict(BIASED, mask="bool"), "bf16",
+    ),
+    Fault(
+        "attention", "fill that a score of 1e4 passes", "score_bias.py",
+        "MASK_STEP = 16384.0\n", "MASK_STEP = 0.5\n",
+        dict(BIASED, mask="bool", values="logits", scale=1.0), "fp16",
+    ),
+    Fault(
+        "attention", "one key more than the length", "score_bias.py",
+        "self.positions, nl.greater_equal, length", "self.positions, nl.greater, length",
+        dict(tokens=20, keys=50, lens=(31,), head_dim=32),
+    ),
+    Fault(
+        "attention", "length of the first image for all", "score_bias.py",
+        "load_row(self.kv_lens, image, 1)", "load_row(self.kv_lens, 0, 1)",
+        dict(tokens=20, keys=50, batch=2, lens=(31, 50), head_dim=32),
+    ),
+    Fault(
+        "attention", "a segment begins one key late", "score_bias.py",
+        "op0=nl.greater_equal,\n                operand0=starts",
+        "op0=nl.greater,\n                operand0=starts", SEGMENTS,
+    ),
+    Fault(
+        "attention", "a segment begins one query late", "score_bias.py",
+        "op0=nl.less_equal", "op0=nl.less", SEGMENTS,
+    ),
+    Fault(
+        "attention", "segments beyond the first 128 bounds ignored", "score_bias.py",
+        "chunks = ceil_div(total, PARTITIONS)", "chunks = 1",
+        dict(tokens=150, head_dim=32, segments="ones"),
+    ),
+    Fault(
+        "attention", "heads dealt to the groups in turn", "attention.py",
+        "head = (first + start) // group\n        stop = min((head + 1) * group - first, count)",
+        "head = (first + start) % (count // group)\n        stop = start + 1",
+        dict(ATTENTION, heads=4, kv_heads=2), "bf16",
     ),
     # vit_block
     Fault(
