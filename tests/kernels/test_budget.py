@@ -39,6 +39,15 @@ def test_layer_norm(dtype, width):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("width", [1152, 5120])
+def test_ada_layer_norm(dtype, width):
+    rows, vector, image = (2, 65, width), (width,), (2, width)
+    arguments = tensors(dtype, rows, image, image, vector, vector, rows, image)
+    peak = sbuf_peak(norm.ada_layer_norm, *arguments, 1e-6)
+    assert_bounds(peak, limits.ada_norm_bytes(width, limits.DTYPE_BYTES[dtype]))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", ["in_out", "out_in"])
 def test_linear(dtype, layout):
     shape = (768, 1536) if layout == "in_out" else (1536, 768)
@@ -59,6 +68,27 @@ def test_mlp(dtype, layout):
     peak = sbuf_peak(mlp.mlp, x, w1, b1, w2, b2, "gelu", layout)
     item = limits.DTYPE_BYTES[dtype]
     assert_bounds(peak, limits.mlp_bytes(256, width, hidden, width, item, layout == "out_in"))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", ["in_out", "out_in"])
+@pytest.mark.parametrize("inner_norm", [True, False])
+@pytest.mark.parametrize("width, hidden", [(768, 2048), (1024, 2730), (1280, 3420)])
+def test_swiglu_mlp(dtype, layout, inner_norm, width, hidden):
+    fc1, fc2 = (width, hidden), (hidden, width)
+    if layout == "out_in":
+        fc1, fc2 = fc2, fc1
+    x, wg, bg, wu, bu, wd, bd = tensors(
+        dtype, (512, width), fc1, (hidden,), fc1, (hidden,), fc2, (width,)
+    )
+    norm_weight, norm_bias = tensors(dtype, (hidden,), (hidden,))
+    inner = (norm_weight, norm_bias, 1e-6, "layer") if inner_norm else ()
+    peak = sbuf_peak(mlp.swiglu_mlp, x, wg, bg, wu, bu, wd, bd, "silu", layout, *inner)
+    sizes = (width, hidden, width, limits.DTYPE_BYTES[dtype], layout == "out_in", True, inner_norm)
+    available = limits.USABLE * limits.SBUF_BYTES["trn2"]
+    block, flight = limits.mlp_plan(512, *sizes, available)
+    assert block > 0
+    assert_bounds(peak, limits.mlp_bytes(block, *sizes, flight))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

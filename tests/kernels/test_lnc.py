@@ -39,6 +39,25 @@ CASES = {
         mlp.mlp,
         (rand(300, 96), rand(96, 200), rand(200), rand(200, 96), rand(96), "gelu", "in_out"),
     ),
+    "mlp inner norm": (
+        mlp.mlp,
+        (rand(300, 96), rand(96, 200), rand(200), rand(200, 96), rand(96), "gelu", "in_out")
+        + (rand(200), rand(200), 1e-6, "layer"),
+    ),
+    "gated mlp": (
+        mlp.swiglu_mlp,
+        (rand(300, 96), rand(96, 400), rand(400), None, None, rand(200, 96), rand(96))
+        + ("silu", "in_out"),
+    ),
+    "modulated rows": (
+        norm.ada_layer_norm,
+        (rand(3, 100, 96), rand(3, 96), rand(3, 96), None, None, rand(3, 100, 96), rand(3, 96))
+        + (1e-6,),
+    ),
+    "modulated one tile": (
+        norm.ada_rms_norm,
+        (rand(2, 5, 96), rand(2, 96), rand(2, 96), rand(96), None, None, 1e-6),
+    ),
     "attention images": (attention.attention, strided(3, 2, 50, 64)),
     "attention heads": (attention.attention, strided(1, 3, 50, 32)),
     "attention one head": (attention.attention, strided(1, 1, 50, 32)),

@@ -26,6 +26,7 @@ HEAD_DIMS = (32, 64, 72, 80, 88, 128)
 WIDTHS = (192, 384, 768, 1152)
 HIDDENS = (512, 3072, 4304)
 ACTIVATIONS = ("gelu", "gelu_tanh", "quick_gelu")
+GATES = ("silu", "gelu", "gelu_tanh", "quick_gelu", "relu")
 EPS = (1e-12, 1e-6, 1e-5)
 
 # (width, heads, head size) of blocks: every width and head size, also with heads * size != width.
@@ -39,6 +40,20 @@ BLOCKS = (
     (384, 4, 88),
     (1152, 18, 64),
 )
+
+
+# (width, hidden, bias, norm, packed) of gated MLPs: EVA02 Ti, B and L, Qwen2.5-VL, DINOv3 H+,
+# AIMv2 L and DINOv2 g, as their models store them.
+GATED = {
+    "eva02_ti": (192, 512, True, None, "gate first"),
+    "eva02_s": (384, 1024, True, None, "gate first"),
+    "eva02_b": (768, 2048, True, "layer", None),
+    "eva02_l": (1024, 2730, True, "layer", None),
+    "qwen2_5_vl": (1280, 3420, True, None, None),
+    "dinov3_hplus": (1280, 5120, True, None, None),
+    "aimv2_l": (1024, 2816, False, None, None),
+    "dinov2_g": (1536, 4096, True, None, "gate first"),
+}
 
 
 @dataclass(frozen=True)
@@ -116,6 +131,28 @@ def mlp_grid():
         )  # fmt: skip
 
 
+def gated_grid():
+    for index, (width, hidden, bias, norm, packed) in enumerate(GATED.values()):
+        # One family a token count in the short grid, all of them in the long one.
+        for tokens in TOKENS:
+            long = tokens != TOKENS[(index + 1) % 8]
+            yield from row(
+                "swiglu_mlp", long=long, tokens=tokens, width=width, hidden=hidden, bias=bias,
+                norm=norm, packed=packed, layout=("in_out", "out_in")[index // 2 % 2],
+            )  # fmt: skip
+
+
+def ada_grid():
+    # The tokens of DiT-XL/2 at 256 and 512 pixels, and of windows and class tokens beside them.
+    shapes = itertools.product((*TOKENS, 256), WIDTHS)
+    for index, (tokens, width) in enumerate(shapes):
+        for kernel, form in (("ada_layer_norm", index % 3), ("ada_rms_norm", (index + 1) % 3)):
+            yield from row(
+                kernel, tokens=tokens, width=width, batch=1 + index % 3, affine=index % 2 == 1,
+                residual=form > 0, gate=form > 1, eps=EPS[index // 3 % 3],
+            )  # fmt: skip
+
+
 def block_grid():
     for number, dtype in enumerate(DTYPES):
         for index, tokens in enumerate(2 * TOKENS):
@@ -144,6 +181,8 @@ GRID = [
     *attention_grid(),
     *linear_grid(),
     *mlp_grid(),
+    *gated_grid(),
+    *ada_grid(),
     *block_grid(),
     *row("attention", tokens=1025, head_dim=64, heads=1),
     *row("attention", tokens=4096, head_dim=64, heads=1),  # limits.SEQUENCE_MAX
@@ -219,6 +258,31 @@ HOSTILE = [
         for case in row("mlp", tokens=50, hidden=512, activation=activation, spread=30.0)
     ),
     *row("mlp", tokens=130, width=384, values="outliers"),
+    *row("mlp", tokens=130, width=384, values="outliers", norm="layer"),
+    *(
+        case
+        for activation in GATES
+        for case in row("swiglu_mlp", tokens=50, activation=activation, spread=30.0)
+    ),
+    *(
+        case
+        for norm in (None, "layer", "rms")
+        for case in [
+            *row("swiglu_mlp", tokens=130, width=384, values="outliers", norm=norm),
+            # The hidden values of about 1e6 are beyond float16.
+            *row(
+                "swiglu_mlp", dtypes=("bf16", "fp32"), tokens=130, width=384, values="offset",
+                norm=norm,
+            ),
+        ]  # fmt: skip
+    ),
+    *(
+        case
+        for kernel in ("ada_layer_norm", "ada_rms_norm")
+        for values in ("equal", "faint", "offset", "outliers", "huge")
+        for case in row(kernel, tokens=65, width=768, values=values)
+    ),
+    *row("ada_layer_norm", tokens=65, width=768, values="outliers", residual=True, gate=True),
     *row("vit_block", tokens=50, logits=1e4),
     *row("vit_block", tokens=197, heads=2, head_dim=80, logits=1e4, norm="rms"),
     *(
@@ -244,11 +308,38 @@ LAYOUT = [
         for case in [
             *row("linear", tokens=65, in_features=200, out_features=130, layout=layout, bias=bias),
             *row("mlp", tokens=65, width=200, hidden=300, layout=layout, bias=bias),
+            *row("swiglu_mlp", tokens=65, width=200, hidden=300, layout=layout, bias=bias),
         ]
     ),
 ]
 
 OPTIONS = [
+    *(
+        case
+        for layout, packed, norm, bias in itertools.product(
+            ("in_out", "out_in"), ("gate first", "gate last"), (None, "layer"), (True, False)
+        )
+        for case in row(
+            "swiglu_mlp", tokens=65, width=200, hidden=300, layout=layout, packed=packed,
+            norm=norm, bias=bias,
+        )  # fmt: skip
+    ),
+    *row("swiglu_mlp", tokens=50, activation="gelu", norm="rms", out=130),
+    *row("swiglu_mlp", tokens=600, width=130, hidden=200, norm="rms", bias=False),
+    *row("mlp", tokens=50, hidden=300, activation="silu"),
+    *row("mlp", tokens=50, hidden=300, activation="relu"),
+    *(
+        case
+        for norm, bias in itertools.product(("layer", "rms"), (True, False))
+        for case in row("mlp", tokens=150, width=200, hidden=300, norm=norm, bias=bias)
+    ),
+    # An image a row, images that end inside tiles, more columns than a block.
+    *row("ada_layer_norm", tokens=1, batch=5, affine=True),
+    *row("ada_layer_norm", tokens=256, width=1152, batch=2, residual=True, gate=True),  # DiT-XL/2
+    *row("ada_layer_norm", tokens=130, batch=3, residual=True, gate=True, affine=True),
+    *row("ada_layer_norm", tokens=3, width=3200, residual=True, gate=True),
+    *row("ada_rms_norm", tokens=130, batch=3, residual=True),
+    *row("ada_rms_norm", tokens=3, width=3200, affine=True),
     *(
         case
         for kernel in ("layer_norm", "rms_norm")

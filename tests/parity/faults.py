@@ -74,6 +74,9 @@ BIASED = dict(tokens=150, keys=140, head_dim=32, heads=3, mask="bias")
 SEGMENTS = dict(tokens=150, head_dim=32, segments=(1, 100, 1, 1, 47))
 LINEAR = dict(tokens=65, in_features=200, out_features=700)
 MLP = dict(tokens=65, width=200, hidden=300)
+INNER = dict(MLP, norm="layer")
+ADA = dict(tokens=65, width=200, batch=3)
+SUM = dict(ADA, residual=True, gate=True)
 BLOCK = dict(tokens=17, width=136, heads=2, head_dim=32, hidden=200, batch=2, layer_scale=True)
 
 FAULTS = [
@@ -104,7 +107,7 @@ FAULTS = [
     ),
     Fault(
         "layer_norm", "residual subtracted", "norm.py",
-        "data1=block, data2=other, op=nl.add)", "data1=block, data2=other, op=nl.subtract)",
+        "data1=update, data2=other, op=nl.add)", "data1=update, data2=other, op=nl.subtract)",
         dict(NORM, residual=True),
     ),
     Fault(
@@ -129,6 +132,61 @@ FAULTS = [
         "rms_norm", "weight dropped", "norm.py",
         "values, nl.multiply, self.deviation, nl.multiply, self.weight)",
         "values, nl.multiply, self.deviation, nl.multiply, None)", NORM,
+    ),
+    # ada_layer_norm and ada_rms_norm
+    Fault(
+        "ada_layer_norm", "scale without the one", "norm.py",
+        "scale_rows(self.weight, scale_row, nl.add, 1.0,",
+        "scale_rows(self.weight, scale_row, nl.add, 0.0,", ADA, "bf16",
+    ),
+    Fault(
+        "ada_layer_norm", "weight of the norm dropped", "norm.py",
+        "scale_row, nl.add, 1.0, nl.multiply, weight)",
+        "scale_row, nl.add, 1.0, nl.multiply, None)", dict(ADA, affine=True), "bf16",
+    ),
+    Fault(
+        "ada_layer_norm", "bias of the norm not scaled", "norm.py",
+        "scale_rows(offset, scale_row, nl.add, 1.0, nl.multiply, bias)",
+        "nisa.tensor_copy(dst=offset, src=bias)", dict(ADA, affine=True), "bf16",
+    ),
+    Fault(
+        "ada_layer_norm", "shift dropped where the norm has a bias", "norm.py",
+        "dst=offset, data1=offset, data2=self.bias, op", "dst=offset, data1=offset, data2=bias, op",
+        dict(ADA, affine=True), "bf16",
+    ),
+    Fault(
+        "ada_layer_norm", "modulation of the first image for all", "norm.py",
+        "(batch * width,)), image * width, width)", "(batch * width,)), 0, width)", ADA, "bf16",
+    ),
+    Fault(
+        "ada_layer_norm", "images before an image modulated again", "norm.py",
+        "low = max(begin, image * length)", "low = begin", ADA, "bf16",
+    ),
+    Fault(
+        "ada_layer_norm", "last token of an image skipped", "norm.py",
+        "high = min(end, (image + 1) * length)", "high = min(end, (image + 1) * length - 1)", ADA,
+        "bf16",
+    ),
+    Fault(
+        "ada_layer_norm", "gate dropped", "norm.py",
+        "                    modulation.gate,\n", "                    None,\n", SUM, "bf16",
+    ),
+    Fault(
+        "ada_layer_norm", "gate on the residual", "norm.py",
+        "dst=update, data1=block, data2=gate", "dst=update, data1=other, data2=gate", SUM, "bf16",
+    ),
+    Fault(
+        "ada_layer_norm", "scale and shift exchanged", "norm.py",
+        "scale_row = image_row(scale, image)", "scale_row = image_row(shift, image)", ADA, "bf16",
+    ),
+    Fault(
+        "ada_rms_norm", "shift dropped", "norm.py",
+        "target = self.dst if self.bias == None else values\n",
+        "target = self.dst\n            self.bias = None\n", ADA, "bf16",
+    ),
+    Fault(
+        "ada_rms_norm", "mean subtracted", "norm.py",
+        'None, residual, gate, eps, "rms")', 'None, residual, gate, eps, "layer")', ADA,
     ),
     # linear
     Fault(
@@ -185,13 +243,89 @@ FAULTS = [
     ),
     Fault(
         "mlp", "second bias dropped", "mlp.py",
-        "hidden, fc2_weight, layout, fc2_bias, scale", "hidden, fc2_weight, layout, None, scale",
+        "weights.layout, bias, scale, residual)", "weights.layout, None, scale, residual)",
         MLP, "bf16",
     ),
     Fault(
         "mlp", "tail of a vector shifted by one", "tiles.py",
         "src=vector[base + full * step : base + here].expand_dim(0),",
         "src=vector[base + full * step - 1 : base + here - 1].expand_dim(0),", MLP, "bf16",
+    ),
+    Fault(
+        "mlp", "inner norm dropped", "mlp.py",
+        "inner = None if norm == None else (norm_weight, norm_bias, norm_eps, norm)\n"
+        "    weights = plain_weights(",
+        "inner = None\n    weights = plain_weights(", INNER, "bf16",
+    ),
+    Fault(
+        "mlp", "first bias dropped before an inner norm", "mlp.py",
+        "up_row = broadcast_row(up_bias, up_first, hidden)", "up_row = None", INNER, "bf16",
+    ),
+    Fault(
+        "mlp", "tail tile of an inner norm dropped", "mlp.py",
+        "norm_columns.push(rows[0:here, tile, :])", "norm_columns.push(rows[:, tile, :])", INNER,
+        "bf16",
+    ),
+    Fault(
+        "mlp", "weight of the inner norm dropped", "norm.py",
+        "self.weight = load_columns(weight, 0, width, PARTITIONS)", "self.weight = None", INNER,
+        "bf16",
+    ),
+    Fault(
+        "mlp", "relu for silu", "mlp.py",
+        "return nl.silu\n", "return nl.relu\n", dict(MLP, activation="silu"), "bf16",
+    ),
+    # swiglu_mlp
+    Fault(
+        "swiglu_mlp", "gate and up exchanged", "mlp.py",
+        "        gate = (gate_weight, gate_bias, 0)\n        up = (up_weight, up_bias, 0)\n",
+        "        up = (gate_weight, gate_bias, 0)\n        gate = (up_weight, up_bias, 0)\n",
+        MLP, "bf16",
+    ),
+    Fault(
+        "swiglu_mlp", "wrong half of a packed matrix activated", "mlp.py",
+        "gate = (gate_weight, gate_bias, 0)\n        up = (gate_weight, gate_bias, hidden)\n",
+        "up = (gate_weight, gate_bias, 0)\n        gate = (gate_weight, gate_bias, hidden)\n",
+        dict(MLP, packed="gate first"), "bf16",
+    ),
+    Fault(
+        "swiglu_mlp", "gate-last order ignored", "mlp.py",
+        "        gate = (up_weight, up_bias, hidden)\n        up = (up_weight, up_bias, 0)\n",
+        "        gate = (up_weight, up_bias, 0)\n        up = (up_weight, up_bias, hidden)\n",
+        dict(MLP, packed="gate last"), "bf16",
+    ),
+    Fault(
+        "swiglu_mlp", "bias of up multiplied instead of added", "mlp.py",
+        "data=up, op0=nl.add, operand0=up_bias, op1", "data=up, op0=nl.multiply, "
+        "operand0=up_bias, op1", MLP, "bf16",
+    ),
+    Fault(
+        "swiglu_mlp", "gate bias of the first half of a packed vector for up", "mlp.py",
+        "up_column = load_columns(up_bias, up_first,", "up_column = load_columns(up_bias, 0,",
+        dict(MLP, packed="gate first"), "bf16",
+    ),
+    Fault(
+        "swiglu_mlp", "gate bias dropped", "mlp.py",
+        "nisa.activation(dst=active, op=activation, data=gate, bias=gate_bias)",
+        "nisa.activation(dst=active, op=activation, data=gate)", MLP, "bf16",
+    ),
+    Fault(
+        "swiglu_mlp", "second bank of tokens written over the first", "mlp.py",
+        "low = token + part * BANK", "low = token",
+        dict(tokens=600, width=64, hidden=100), "bf16",
+    ),
+    Fault(
+        "swiglu_mlp", "activation of the product", "mlp.py",
+        "data1=up, data2=active, op=nl.multiply)",
+        "data1=up, data2=gate, op=nl.multiply)\n"
+        "        nisa.activation(dst=dst, op=activation, data=dst)",
+        dict(MLP, bias=False, norm="layer"), "bf16",
+    ),
+    Fault(
+        "swiglu_mlp", "gate bias row of a packed vector from its start", "mlp.py",
+        "up_row = broadcast_row(up_bias, up_first, hidden)",
+        "up_row = broadcast_row(up_bias, 0, hidden)",
+        dict(INNER, packed="gate first"), "bf16",
     ),
     # attention
     Fault(
