@@ -272,13 +272,43 @@ def attention_heads(heads, q_len, k_len, head_dim, item, available, bias_heads=0
     return 0
 
 
-def block_bytes(images, heads_pass, block, flight, length, width, heads, head_dim, hidden, item):
+# The traits of a block: whether its MLP is gated, whether it has an inner norm, how queries and
+# keys are made (0: as columns, 1: as rows, 2: as rows with a norm of all heads together), and the
+# heads of the score bias (0: none, 1: one for all heads, or one for each).
+PLAIN = (False, False, 0, 0)
+
+
+def head_rows_bytes(images, heads_pass, length, width, heads, head_dim, item, kind):
+    """What queries and keys of a pass need beyond their columns and weights when they are made as
+    rows (heads.py): four float32 rows and three rounded ones of the tiles in the pipeline, two
+    pairs of tables with what they are made from, the parameters of the norm; for a norm of all
+    heads together also the deviations and, if that is more, what makes them."""
+    if kind == 0:
+        return 0
+    row = heads_pass * head_dim
+    tables = 2 * 2 * head_dim * (4 + item)
+    size = row * (4 * 4 + 4 * item) + tables + 2 * head_dim * item
+    if kind == 2:
+        tiles = images * ceil_div(length, PARTITIONS)
+        embed = heads * head_dim
+        step = slab_columns(width, embed, item)
+        parts = ceil_div(step, BANK) * ceil_div(embed, step)
+        scratch = slab_bytes(width, embed, item, False) + 2 * step * item + 2 * BANK * 4
+        size = max(size, scratch + tiles * (parts + 1) * 4) + 2 * tiles * 4
+    return size
+
+
+def block_bytes(
+    images, heads_pass, block, flight, length, width, heads, head_dim, hidden, item, traits=PLAIN
+):
     """Peak of `vit_block` for a group of images, a pass of heads and a block of tokens.
 
     The phases follow one another (see vit_block.py); the peak is the largest of them. flight: four
     norm tiles and two units of attention exist at a time, and the columns of attention from the
-    start; otherwise one norm tile and one unit, and these columns when all heads are done.
+    start; otherwise one norm tile and one unit, and these columns when all heads are done. traits:
+    see PLAIN.
     """
+    gated, inner_norm, head_rows, bias_heads = traits
     embed = heads * head_dim
     total = images * length
     block = min(block, total)
@@ -294,8 +324,13 @@ def block_bytes(images, heads_pass, block, flight, length, width, heads, head_di
     operands = operands + images * value_bytes(heads_pass, length, head_dim, item)
     pass_width = heads_pass * head_dim * item
     weights = ceil_div(width, PARTITIONS) * pass_width + pass_width + BANK * item
+    weights = weights + head_rows_bytes(
+        images, heads_pass, length, width, heads, head_dim, item, head_rows
+    )
     scratch = attend_bytes(units, heads_pass, length, length, head_dim, item)
-    attend = columns + rows + operands + max(weights, scratch)
+    # The bias of a unit is kept while the next heads are made, if both use the same.
+    bias = bias_bytes(min(bias_heads, heads_pass), length, length, item)
+    attend = columns + rows + operands + bias + max(weights, scratch)
     if flight:
         norm = norm + attended
         attend = attend + attended
@@ -303,20 +338,29 @@ def block_bytes(images, heads_pass, block, flight, length, width, heads, head_di
     normed = ceil_div(width, PARTITIONS) * block * item + norm_tiles * width * (4 + item) + vectors
     project = slab_bytes(embed, width, item, False) + 2 * width * item + BANK * 8
     merge = stream + max(3 * width * item, normed + project)
-    finish = stream + mlp_bytes(block, width, hidden, width, item, False)
+    finish = stream + mlp_bytes(
+        block, width, hidden, width, item, False, gated, inner_norm, flight
+    )
+    if bias_heads > 0:
+        norm = norm + bias
+        merge = merge + bias
+        finish = finish + bias
     return max(norm, attend, rows + attended, attended + max(merge, finish))
 
 
-def vit_block_plan(batch, length, width, heads, head_dim, hidden, item, available):
+def vit_block_plan(batch, length, width, heads, head_dim, hidden, item, available, traits=PLAIN):
     """(images a group, heads a pass, tokens a block, flight) that fit `available`; images is 0 if
     none do.
 
     Prefers whole groups of about GROUP_TOKENS tokens, then work in flight (see `block_bytes`), then
-    large blocks, then as many heads as possible.
+    large blocks, then as many heads as possible. With a score bias nothing is in flight, since
+    units in flight would each have theirs. traits: see PLAIN.
     """
     images = max(1, min(batch, GROUP_TOKENS // length))
     while images > 0:
         for flight in (True, False):
+            if flight and traits[3] > 0:
+                continue
             block = ceil_div(images * length, PARTITIONS) * PARTITIONS
             while block > 0:
                 heads_pass = min(heads, HEADS_PER_PASS_MAX)
@@ -332,6 +376,7 @@ def vit_block_plan(batch, length, width, heads, head_dim, hidden, item, availabl
                         head_dim,
                         hidden,
                         item,
+                        traits,
                     )
                     if needed <= available:
                         return images, heads_pass, block, flight
@@ -426,12 +471,35 @@ def attention(batch, heads, q_len, k_len, head_dim, dtype_name, target, bias_hea
     return fits("attention", attention_bytes(1, q_len, k_len, head_dim, item, biased), target)
 
 
-def vit_block(batch, tokens, width, heads, head_dim, hidden, dtype_name, target):
+def vit_block(
+    batch,
+    tokens,
+    width,
+    heads,
+    head_dim,
+    hidden,
+    dtype_name,
+    target,
+    gated=False,
+    inner_norm=False,
+    head_rows=0,
+    bias_heads=0,
+):
     for found in (head_size("vit_block", head_dim), sequence("vit_block", "tokens", tokens)):
         if not found[0]:
             return found
     item = DTYPE_BYTES[dtype_name]
     smallest = block_bytes(
-        1, 1, min(tokens, PARTITIONS), False, tokens, width, heads, head_dim, hidden, item
+        1,
+        1,
+        min(tokens, PARTITIONS),
+        False,
+        tokens,
+        width,
+        heads,
+        head_dim,
+        hidden,
+        item,
+        (gated, inner_norm, head_rows, bias_heads),
     )
     return fits("vit_block", smallest, target)

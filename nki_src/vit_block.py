@@ -32,6 +32,7 @@ import nki.isa as nisa
 import nki.language as nl
 
 from .attention import Heads, attend, shift_selectors
+from .heads import head_rows, head_shape
 from .limits import (
     BANK,
     PARTITIONS,
@@ -41,8 +42,9 @@ from .limits import (
     vit_block_plan,
 )
 from .linear import store_tiles
-from .mlp import mlp_rows, plain_weights
+from .mlp import gated_weights, mlp_rows, plain_weights
 from .norm import NormTile
+from .score_bias import bias_source
 from .tiles import (
     WIDE,
     available_bytes,
@@ -85,21 +87,57 @@ def vit_block(
     norm,
     activation,
     attention_scale,
+    gate_weight=None,
+    gate_bias=None,
+    inner_weight=None,
+    inner_bias=None,
+    q_norm_weight=None,
+    q_norm_bias=None,
+    k_norm_weight=None,
+    k_norm_bias=None,
+    cos=None,
+    sin=None,
+    mask=None,
+    kv_lens=None,
+    cu_seqlens=None,
+    inner_norm=None,
+    inner_eps=0.0,
+    qk_norm=None,
+    qk_eps=0.0,
+    rope="half",
 ):
     """x [B, S, D] -> [B, S, D]; bfloat16, float16 or float32, one dtype for x and all weights.
 
     qkv_weight: HBM [D, 3 * H * d], columns: q heads, k heads, v heads; proj_weight [H * d, D];
     fc1_weight [D, I]; fc2_weight [I, D]. norm1_weight, norm2_weight, scale1, scale2 (LayerScale)
     and every bias: HBM vectors or None. norm: "layer" or "rms" (then both norm biases are None).
-    activation: "gelu", "gelu_tanh" or "quick_gelu". attention_scale: float, 1 / sqrt(d) for ViT.
+    activation: see `activation_function`. attention_scale: float, 1 / sqrt(d) for ViT.
+
+    gate_weight [D, I]: None, or for a gated MLP (mlp.py), with gate_bias [I] or None. inner_norm:
+    None, "layer" or "rms" for a norm in front of fc2, with inner_eps, inner_weight and inner_bias
+    [I] or None. qk_norm: None, "layer" or "rms" for a norm of queries and keys, with qk_eps and
+    weights [d] for a norm of each head (biases [d] or None), [H * d] for an "rms" of all heads
+    together. cos, sin: None, or HBM tables [P, d] or [B, P, d] of one float dtype for the rotation
+    of the last P tokens; rope: "half" or "interleaved" (heads.py). mask, kv_lens, cu_seqlens: at
+    most one, as of `attention`.
     """
     batch, length, width = x.shape
     embed = proj_weight.shape[0]
     hidden = fc1_weight.shape[1]
     dim = embed // num_heads
     item = dtype_bytes(x.dtype)
+    inner = None if inner_norm == None else (inner_weight, inner_bias, inner_eps, inner_norm)
+    shape = head_shape(
+        dim, q_norm_weight, q_norm_bias, k_norm_weight, k_norm_bias, qk_norm, qk_eps, cos, sin, rope
+    )
+    bias_heads = 0
+    if mask != None:
+        bias_heads = mask.shape[1]
+    elif kv_lens != None or cu_seqlens != None:
+        bias_heads = 1
+    traits = (gate_weight != None, inner != None, head_rows(shape), bias_heads)
     images, heads_pass, block, flight = vit_block_plan(
-        batch, length, width, num_heads, dim, hidden, item, available_bytes()
+        batch, length, width, num_heads, dim, hidden, item, available_bytes(), traits
     )
     assert images > 0, f"vit_block: {length} tokens of width {width} do not fit on the chip"
     out = nl.ndarray((batch, length, width), dtype=x.dtype, buffer=nl.shared_hbm)
@@ -108,9 +146,38 @@ def vit_block(
     norm1 = (norm1_weight, norm1_bias, eps, norm)
     norm2 = (norm2_weight, norm2_bias, eps, norm)
     selectors = shift_selectors(num_heads, heads_pass, dim, x.dtype)
-    attention = (qkv_weight, qkv_bias, num_heads, dim, heads_pass, attention_scale, selectors)
+    source = bias_source(
+        mask, kv_lens, cu_seqlens, cu_seqlens, attention_scale, length, length, x.dtype
+    )
+    special = Special(shape, source)
+    attention = (
+        qkv_weight,
+        qkv_bias,
+        num_heads,
+        dim,
+        heads_pass,
+        attention_scale,
+        selectors,
+        special,
+    )
     projection = (proj_weight, proj_bias, scale1)
-    mlp_weights = (fc1_weight, fc1_bias, fc2_weight, fc2_bias, scale2)
+    if gate_weight == None:
+        weights = plain_weights(
+            fc1_weight, fc1_bias, fc2_weight, fc2_bias, activation, "in_out", inner
+        )
+    else:
+        weights = gated_weights(
+            gate_weight,
+            gate_bias,
+            fc1_weight,
+            fc1_bias,
+            fc2_weight,
+            fc2_bias,
+            activation,
+            "in_out",
+            inner,
+        )
+    mlp_weights = (weights, scale2)
     begin, end = program_share(batch, 1)
     for image in range(begin, end, images):
         transform_group(
@@ -126,9 +193,34 @@ def vit_block(
             projection,
             norm2,
             mlp_weights,
-            activation,
         )
     return out
+
+
+class Special(nl.NKIObject):
+    """What attention may have beside the plain.
+
+    shape: `HeadShape`, or None for queries and keys straight from the projection. source: what
+    makes the `ScoreBias` of a unit (`bias_source`), or None where every token sees every other.
+    """
+
+    def __init__(self, shape, source):
+        self.shape = shape
+        self.source = source
+        self.image = 0
+
+    def begin(self, image):
+        """A group of images begins, the first of which is `image` of the batch."""
+        self.image = image
+        if self.shape != None:
+            self.shape.begin(image)
+
+    def biases(self, image, first, count, start, size):
+        """For queries [start, start + size) of image `image` of the group and heads [first, first
+        + count): what `attend` takes for this one unit."""
+        if self.source == None:
+            return None
+        return [self.source.unit(self.image + image, first, count, start, size)]
 
 
 def transform_group(
@@ -144,7 +236,6 @@ def transform_group(
     projection,
     norm2,
     mlp_weights,
-    activation,
 ):
     """The block for one group of images: HBM rows [first, first + count) of x -> the same of out.
 
@@ -152,7 +243,8 @@ def transform_group(
     not the columns of attention before its passes are over (see `vit_block_plan`). A function of
     its own, so that a group's tiles are gone when the next group begins.
     """
-    qkv_weight, qkv_bias, heads, dim, heads_pass, scale, selectors = attention
+    qkv_weight, qkv_bias, heads, dim, heads_pass, scale, selectors, special = attention
+    special.begin(first // length)
     # Made first, so that what it leaves free is in one piece when the tiles before it are gone.
     attended = ImageColumns(heads * dim, length, count, x.dtype, flight)
     attend_group(
@@ -167,6 +259,7 @@ def transform_group(
         scale,
         selectors,
         flight,
+        special,
     )
     attended = attended.finish()
     for start in range(0, count, block):
@@ -182,20 +275,19 @@ def transform_group(
                 projection,
                 norm2,
                 mlp_weights,
-                activation,
                 flight,
             ),
         )
 
 
-def finish_tokens(x, first, attended, projection, norm, mlp_weights, activation, flight):
+def finish_tokens(x, first, attended, projection, norm, mlp_weights, flight):
     """What follows attention, for a block of tokens -> SBUF rows [128, tiles, width] in x's dtype.
 
     attended: columns [128, chunks of heads * d, count] of HBM rows [first, first + count) of x.
     flight: see `NormColumns`.
     """
     proj_weight, proj_bias, scale1 = projection
-    fc1_weight, fc1_bias, fc2_weight, fc2_bias, scale2 = mlp_weights
+    weights, scale2 = mlp_weights
     count = attended.shape[2]
     # Without LayerScale the bias of the projection can wait for it in the residual.
     early = proj_bias if scale1 == None else None
@@ -215,14 +307,7 @@ def finish_tokens(x, first, attended, projection, norm, mlp_weights, activation,
     )
     columns = columns.finish()
     result = nl.ndarray(stream.shape, dtype=x.dtype, buffer=nl.sbuf)
-    mlp_rows(
-        result,
-        columns,
-        plain_weights(fc1_weight, fc1_bias, fc2_weight, fc2_bias, activation, "in_out", None),
-        scale2,
-        stream,
-        flight,
-    )
+    mlp_rows(result, columns, weights, scale2, stream, flight)
     return result
 
 
@@ -321,7 +406,18 @@ def residual_rows(x, first, count, bias):
 
 
 def attend_group(
-    attended, columns, length, weight, bias, heads, dim, heads_pass, scale, selectors, flight
+    attended,
+    columns,
+    length,
+    weight,
+    bias,
+    heads,
+    dim,
+    heads_pass,
+    scale,
+    selectors,
+    flight,
+    special,
 ):
     """Attention of the images of a group, from norm1 columns to the rows of `attended`.
 
@@ -342,20 +438,39 @@ def attend_group(
         last = first + count == heads
         then = attended if last and flight else None
         attend_images(
-            target, columns, length, weight, bias, first * dim, embed, scale, selector, flight, then
+            target,
+            columns,
+            length,
+            weight,
+            bias,
+            first * dim,
+            embed,
+            scale,
+            selector,
+            flight,
+            then,
+            special,
         )
 
 
-def attend_images(dst, columns, length, weight, bias, first, embed, scale, selector, flight, then):
+def attend_images(
+    dst, columns, length, weight, bias, first, embed, scale, selector, flight, then, special
+):
     """Some heads of all images of a group: rows dst [128, images * query tiles, heads, d].
 
     first: the first column of these heads in each of the three parts of the QKV weight. flight:
-    whether the units are interleaved; then: what takes the finished units if so, or None.
+    whether the units are interleaved; then: what takes the finished units if so, or None. special:
+    `Special`, whose source is None in flight.
     """
     heads, dim = dst.shape[2], dst.shape[3]
     tiles = ceil_div(length, PARTITIONS)
-    queries = project_heads(columns, weight, bias, first, heads, dim)
-    keys = project_heads(columns, weight, bias, embed + first, heads, dim)
+    if special.shape == None:
+        queries = project_heads(columns, weight, bias, first, heads, dim)
+        keys = project_heads(columns, weight, bias, embed + first, heads, dim)
+    else:
+        queries, keys = special.shape.make(
+            columns, length, weight, bias, first, embed, heads, dim
+        )
     values = project_values(columns, length, weight, bias, 2 * embed + first, heads, dim)
     block = query_block(length, length, dtype_bytes(columns.dtype))
     units = []
@@ -376,8 +491,14 @@ def attend_images(dst, columns, length, weight, bias, first, embed, scale, selec
     if flight:
         attend(units, scale, selector, then)
     else:
-        for unit in units:
-            attend([unit], scale, selector)
+        blocks = len(units) // (columns.shape[2] // length)
+        for index in range(len(units)):
+            start = index % blocks * block
+            biases = special.biases(
+                index // blocks, first // dim, heads, start, min(block, length - start)
+            )
+            attend([units[index]], scale, selector, None, biases)
+            biases = None
 
 
 class ImageColumns(nl.NKIObject):
