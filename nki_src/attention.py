@@ -111,6 +111,7 @@ def attention(
     begin, end = program_share(heads, 1) if batch == 1 else (0, heads)
     first_image, last_image = program_share(batch, 1) if batch > 1 else (0, 1)
     selectors = shift_selectors(end - begin, step, dim, q.dtype)
+    block = query_block(q_len, k_len, item)
     source = bias_source(mask, kv_lens, cu_seqlens_q, cu_seqlens_k, scale, q_len, k_len, q.dtype)
     for image in range(first_image, last_image):
         for first in range(begin, end, step):
@@ -121,6 +122,7 @@ def attention(
                 image,
                 first,
                 count,
+                block,
                 q,
                 k,
                 v,
@@ -136,27 +138,30 @@ def attention(
 
 
 def attend_pass(
-    out, image, first, count, q, k, v, scale, q_view, k_view, v_view, selector, group, source
+    out, image, first, count, block, q, k, v, scale, q_view, k_view, v_view, selector, group, source
 ):
-    """Heads [first, first + count) of one image, from HBM to HBM.
+    """Heads [first, first + count) of one image, from HBM to HBM, a block of queries at a time.
 
     group: heads that share one of k and v; source: see `bias_source`.
     """
+    q_len = out.shape[1]
+    biases = None
+    if source != None:
+        # Asked for before the operands, which take longer to be ready.
+        biases = [source.unit(image, first, count, 0, min(block, q_len))]
     queries = load_heads(q, q_view, image, first, count, 1)
     keys = load_heads(k, k_view, image, first, count, group)
     values = load_values(v, v_view, image, first, count, group)
-    q_len = queries.length()
-    block = query_block(q_len, keys.length(), dtype_bytes(q.dtype))
     for start in range(0, q_len, block):
         size = min(block, q_len - start)
+        if source != None and start > 0:
+            biases = None
+            biases = [source.unit(image, first, count, start, size)]
         rows = nl.ndarray(
             (PARTITIONS, ceil_div(size, PARTITIONS), count, queries.dim),
             dtype=q.dtype,
             buffer=nl.sbuf,
         )
-        biases = None
-        if source != None:
-            biases = [source.unit(image, first, count, start, size)]
         units = [(rows, queries.tokens(start, start + size), keys, values)]
         attend(units, scale, selector, biases)
         store_heads(out, image, start, size, first, rows)

@@ -24,16 +24,17 @@ import nki.isa as nisa
 import nki.language as nl
 
 from .attention import Attend, Heads
+from .heads import head_shape
 from .limits import BANK, PARTITIONS, ceil_div, heads_per_chunk, query_block
-from .mlp import activation_function
+from .mlp import Hidden, MlpVectors, gated_weights, plain_weights
 from .norm import FLUSH, NormColumns
 from .project import (
-    ColumnsProjection,
     RowsProjection,
     finish_rows,
     load_weight,
     part_of,
 )
+from .score_bias import BiasUnits
 from .tiles import (
     WIDE,
     broadcast_row,
@@ -47,179 +48,193 @@ from .tiles import (
     transpose_rows,
 )
 
+# The parameters of a block are a dict of HBM tensors or None, named as the arguments of
+# `vit_block`; those of several are stacked, with an axis of layers in front.
 
-class Weights(nl.NKIObject):
-    """The parameters of a block, or of several, stacked in front: HBM tensors or None, named as
-    the arguments of `vit_block`."""
+
+def layer_of(weights, index):
+    """The parameters of layer `index`, an int or a register, of stacked ones."""
+    layer = {}
+    for name in weights.keys():
+        layer[name] = None if weights[name] == None else weights[name].select(0, index)
+    return layer
+
+
+def without_first(weights):
+    """Stacked parameters without the first layer."""
+    rest = {}
+    for name in weights.keys():
+        tensor = weights[name]
+        rest[name] = None if tensor == None else tensor[1 : tensor.shape[0]]
+    return rest
+
+
+def stack_of_one(weights):
+    """The parameters of one block as those of a stack of one."""
+    stack = {}
+    for name in weights.keys():
+        stack[name] = None if weights[name] == None else weights[name].expand_dim(0)
+    return stack
+
+
+class Options(nl.NKIObject):
+    """What the blocks of a launch compute, and what all their layers share: the arguments of
+    `vit_block` that are not parameters of one layer."""
 
     def __init__(
         self,
-        norm1_weight,
-        norm1_bias,
-        qkv_weight,
-        qkv_bias,
-        proj_weight,
-        proj_bias,
-        scale1,
-        norm2_weight,
-        norm2_bias,
-        fc1_weight,
-        fc1_bias,
-        fc2_weight,
-        fc2_bias,
-        scale2,
+        num_heads,
+        eps,
+        norm,
+        activation,
+        attention_scale,
+        inner_norm,
+        inner_eps,
+        qk_norm,
+        qk_eps,
+        rope,
+        cos,
+        sin,
+        mask,
+        kv_lens,
+        cu_seqlens,
     ):
-        self.norm1_weight = norm1_weight
-        self.norm1_bias = norm1_bias
-        self.qkv_weight = qkv_weight
-        self.qkv_bias = qkv_bias
-        self.proj_weight = proj_weight
-        self.proj_bias = proj_bias
-        self.scale1 = scale1
-        self.norm2_weight = norm2_weight
-        self.norm2_bias = norm2_bias
-        self.fc1_weight = fc1_weight
-        self.fc1_bias = fc1_bias
-        self.fc2_weight = fc2_weight
-        self.fc2_bias = fc2_bias
-        self.scale2 = scale2
+        self.num_heads = num_heads
+        self.eps = eps
+        self.norm = norm
+        self.activation = activation
+        self.attention_scale = attention_scale
+        self.inner_norm = inner_norm
+        self.inner_eps = inner_eps
+        self.qk_norm = qk_norm
+        self.qk_eps = qk_eps
+        self.rope = rope
+        self.cos = cos
+        self.sin = sin
+        self.mask = mask
+        self.kv_lens = kv_lens
+        self.cu_seqlens = cu_seqlens
 
-    def layer(self, index):
-        """The parameters of block `index`, an int or a register, of stacked ones."""
-        return Weights(
-            layer_of(self.norm1_weight, index),
-            layer_of(self.norm1_bias, index),
-            layer_of(self.qkv_weight, index),
-            layer_of(self.qkv_bias, index),
-            layer_of(self.proj_weight, index),
-            layer_of(self.proj_bias, index),
-            layer_of(self.scale1, index),
-            layer_of(self.norm2_weight, index),
-            layer_of(self.norm2_bias, index),
-            layer_of(self.fc1_weight, index),
-            layer_of(self.fc1_bias, index),
-            layer_of(self.fc2_weight, index),
-            layer_of(self.fc2_bias, index),
-            layer_of(self.scale2, index),
+    def bias_heads(self):
+        """Heads of the score bias, see `limits.block_bytes`."""
+        if self.mask != None:
+            return self.mask.shape[1]
+        return 0 if self.kv_lens == None and self.cu_seqlens == None else 1
+
+    def head_rows(self, weights, dim):
+        """How queries and keys are made, see `limits.block_bytes`."""
+        if self.qk_norm == None:
+            return 0 if self.cos == None else 1
+        return 2 if weights["q_norm_weight"].shape[-1] > dim else 1
+
+    def mlp(self, weights):
+        """`MlpWeights` of a layer."""
+        inner = None
+        if self.inner_norm != None:
+            inner = (
+                weights["inner_weight"],
+                weights["inner_bias"],
+                self.inner_eps,
+                self.inner_norm,
+            )
+        if weights["gate_weight"] == None:
+            return plain_weights(
+                weights["fc1_weight"],
+                weights["fc1_bias"],
+                weights["fc2_weight"],
+                weights["fc2_bias"],
+                self.activation,
+                "in_out",
+                inner,
+            )
+        return gated_weights(
+            weights["gate_weight"],
+            weights["gate_bias"],
+            weights["fc1_weight"],
+            weights["fc1_bias"],
+            weights["fc2_weight"],
+            weights["fc2_bias"],
+            self.activation,
+            "in_out",
+            inner,
         )
 
-    def following(self):
-        """Stacked parameters without the first layer."""
-        return Weights(
-            without_first(self.norm1_weight),
-            without_first(self.norm1_bias),
-            without_first(self.qkv_weight),
-            without_first(self.qkv_bias),
-            without_first(self.proj_weight),
-            without_first(self.proj_bias),
-            without_first(self.scale1),
-            without_first(self.norm2_weight),
-            without_first(self.norm2_bias),
-            without_first(self.fc1_weight),
-            without_first(self.fc1_bias),
-            without_first(self.fc2_weight),
-            without_first(self.fc2_bias),
-            without_first(self.scale2),
+    def head_shape(self, weights, dim, cos, sin):
+        """`HeadShape` of a layer, or None."""
+        return head_shape(
+            dim,
+            weights["q_norm_weight"],
+            weights["q_norm_bias"],
+            weights["k_norm_weight"],
+            weights["k_norm_bias"],
+            self.qk_norm,
+            self.qk_eps,
+            cos,
+            sin,
+            self.rope,
         )
-
-    def stacked(self):
-        """These parameters of one block as those of a stack of one."""
-        return Weights(
-            stack_of_one(self.norm1_weight),
-            stack_of_one(self.norm1_bias),
-            stack_of_one(self.qkv_weight),
-            stack_of_one(self.qkv_bias),
-            stack_of_one(self.proj_weight),
-            stack_of_one(self.proj_bias),
-            stack_of_one(self.scale1),
-            stack_of_one(self.norm2_weight),
-            stack_of_one(self.norm2_bias),
-            stack_of_one(self.fc1_weight),
-            stack_of_one(self.fc1_bias),
-            stack_of_one(self.fc2_weight),
-            stack_of_one(self.fc2_bias),
-            stack_of_one(self.scale2),
-        )
-
-
-def without_first(tensor):
-    """All but row 0 of the first axis; None stays None."""
-    if tensor == None:
-        return None
-    return tensor[1 : tensor.shape[0]]
-
-
-def stack_of_one(tensor):
-    """An axis of size 1 in front; None stays None."""
-    if tensor == None:
-        return None
-    return tensor.expand_dim(0)
-
-
-def layer_of(tensor, index):
-    """Row `index` of the first axis; None stays None."""
-    if tensor == None:
-        return None
-    return tensor.select(0, index)
 
 
 class AttentionVectors(nl.NKIObject):
     """The vectors of a layer that `Attention` needs, on the chip; None where absent.
 
     norm_weight, norm_bias: columns [128, chunks] float32 (`tiles.load_columns`); queries, keys: the
-    biases of the heads as columns [packed * d, slots]; values: broadcast row [128, heads * d].
+    biases of the heads as columns [packed * d, slots], unless these are made as rows; values:
+    broadcast row [128, heads * d].
     """
 
     def __init__(self, weights, form):
-        width = weights.qkv_weight.shape[0]
+        width = weights["qkv_weight"].shape[0]
         embed = form.heads * form.dim
         packed = min(form.heads, heads_per_chunk(form.dim)) * form.dim
-        self.norm_weight = load_columns(weights.norm1_weight, 0, width, PARTITIONS)
-        self.norm_bias = load_columns(weights.norm1_bias, 0, width, PARTITIONS)
-        self.queries = load_columns(weights.qkv_bias, 0, embed, packed)
-        self.keys = load_columns(weights.qkv_bias, embed, embed, packed)
-        self.values = broadcast_row(weights.qkv_bias, 2 * embed, embed)
+        self.norm_weight = load_columns(weights["norm1_weight"], 0, width, PARTITIONS)
+        self.norm_bias = load_columns(weights["norm1_bias"], 0, width, PARTITIONS)
+        self.queries = None
+        self.keys = None
+        if not form.head_rows:
+            self.queries = load_columns(weights["qkv_bias"], 0, embed, packed)
+            self.keys = load_columns(weights["qkv_bias"], embed, embed, packed)
+        self.values = broadcast_row(weights["qkv_bias"], 2 * embed, embed)
 
 
 class RestVectors(nl.NKIObject):
     """The vectors of a layer that `Rest` needs, on the chip; None where absent.
 
-    norm_weight, norm_bias, fc1_bias: columns [128, chunks] float32 (`tiles.load_columns`);
+    norm_weight, norm_bias: columns [128, chunks] float32 (`tiles.load_columns`); mlp: `MlpVectors`;
     proj_bias, fc2_bias, scale1, scale2: broadcast rows [128, width].
     """
 
-    def __init__(self, weights):
-        width, hidden = weights.fc1_weight.shape
-        self.proj_bias = broadcast_row(weights.proj_bias, 0, width)
-        self.scale1 = broadcast_row(weights.scale1, 0, width)
-        self.norm_weight = load_columns(weights.norm2_weight, 0, width, PARTITIONS)
-        self.norm_bias = load_columns(weights.norm2_bias, 0, width, PARTITIONS)
-        self.fc1_bias = load_columns(weights.fc1_bias, 0, hidden, PARTITIONS)
-        self.fc2_bias = broadcast_row(weights.fc2_bias, 0, width)
-        self.scale2 = broadcast_row(weights.scale2, 0, width)
+    def __init__(self, weights, form):
+        width = weights["fc2_weight"].shape[1]
+        self.proj_bias = broadcast_row(weights["proj_bias"], 0, width)
+        self.scale1 = broadcast_row(weights["scale1"], 0, width)
+        self.norm_weight = load_columns(weights["norm2_weight"], 0, width, PARTITIONS)
+        self.norm_bias = load_columns(weights["norm2_bias"], 0, width, PARTITIONS)
+        self.mlp = MlpVectors(form.options.mlp(weights))
+        self.fc2_bias = broadcast_row(weights["fc2_bias"], 0, width)
+        self.scale2 = broadcast_row(weights["scale2"], 0, width)
 
 
 class Form(nl.NKIObject):
     """What all groups and layers of a launch have in common.
 
-    length, heads, dim: tokens an image, heads and their size; eps, norm, activation, scale: as
-    the arguments of `vit_block`; dtype: of x; heads_pass, block, flight: see
-    `limits.vit_block_plan`; selectors: `attention.shift_selectors` of such passes;
-    ring: the `WeightRing` of the weights of `Rest`, or None.
+    length, heads, dim: tokens an image, heads and their size; options: `Options`; dtype: of x;
+    head_rows: whether queries and keys are made as rows (heads.py); images, heads_pass, block,
+    flight, groups: see `limits.vit_block_plan`; selectors: `attention.shift_selectors` of such
+    passes; ring: the `WeightRing` of the weights of `Rest`, or None.
     """
 
-    def __init__(
-        self, length, heads, dim, eps, norm, activation, scale, dtype, plan, selectors, ring
-    ):
+    def __init__(self, length, dim, options, dtype, plan, selectors, ring):
         images, heads_pass, block, flight, groups = plan
         self.length = length
-        self.heads = heads
+        self.heads = options.num_heads
         self.dim = dim
-        self.eps = eps
-        self.norm = norm
-        self.activation = activation
-        self.scale = scale
+        self.options = options
+        self.eps = options.eps
+        self.norm = options.norm
+        self.scale = options.attention_scale
         self.dtype = dtype
+        self.head_rows = options.qk_norm != None or options.cos != None
         self.images = images
         self.heads_pass = heads_pass
         self.block = block
@@ -229,9 +244,22 @@ class Form(nl.NKIObject):
         self.ring = ring
 
 
+class Batch(nl.NKIObject):
+    """What belongs to the images of a chunk: x, out HBM [tokens, width]; cos, sin: tables for the
+    rotation of queries and keys, [P, d] or [images, P, d], or None; source: what makes the score
+    bias of a unit (`score_bias.bias_source`), or None."""
+
+    def __init__(self, x, out, cos, sin, source):
+        self.x = x
+        self.out = out
+        self.cos = cos
+        self.sin = sin
+        self.source = source
+
+
 class Group(nl.NKIObject):
-    """Images whose tokens are worked on together: `count` tokens from row `first` of HBM x and out,
-    both [tokens, width].
+    """Images whose tokens are worked on together: `count` tokens from row `first` of x and out of
+    their `Batch`.
 
     rows: SBUF [128, tiles, width] in the dtype of x, or None if they are read tile by tile and
     twice, because SBUF has no room for them;
@@ -239,9 +267,10 @@ class Group(nl.NKIObject):
     leaves for `Rest`, an `ImageColumns`, made by it unless it is `lasting`.
     """
 
-    def __init__(self, x, out, first, count):
-        self.x = x
-        self.out = out
+    def __init__(self, batch, first, count):
+        self.batch = batch
+        self.x = batch.x
+        self.out = batch.out
         self.first = first
         self.count = count
         self.rows = None
@@ -307,12 +336,13 @@ class Attention(nl.NKIObject):
         self.queries = None
         self.keys = None
         self.values = None
+        self.shape = None
 
     def weight(self, stage):
         """About the cycles of the tensor engine, or what others take instead."""
         form = self.form
         count = self.group.count
-        chunks = ceil_div(self.weights.qkv_weight.shape[0], PARTITIONS)
+        chunks = ceil_div(self.weights["qkv_weight"].shape[0], PARTITIONS)
         if stage == 0:
             return (0.5 if self.group.normed != None else 8.0) * count * chunks
         if stage == self.stages - 1 and self.following != None:
@@ -337,13 +367,34 @@ class Attention(nl.NKIObject):
         heads = min(form.heads_pass, form.heads - first)
         part = (stage - 1) % 4
         embed = form.heads * form.dim
-        weight = self.weights.qkv_weight
+        weight = self.weights["qkv_weight"]
         vectors = self.vectors
         slot = first // heads_per_chunk(form.dim)
+        if part == 0 and first == 0:
+            self.columns = group.normed.columns
+            group.normed = None
+            batch = group.batch
+            self.shape = form.options.head_shape(self.weights, form.dim, batch.cos, batch.sin)
+            if self.shape != None:
+                self.shape.begin(group.first // form.length)
+        if part < 2 and self.shape != None:
+            work = self.shape.work(
+                part,
+                self.columns,
+                form.length,
+                weight,
+                self.weights["qkv_bias"],
+                first * form.dim,
+                embed,
+                heads,
+                form.dim,
+            )
+            if part == 0:
+                self.queries = work
+            else:
+                self.keys = work
+            return work
         if part == 0:
-            if first == 0:
-                self.columns = group.normed.columns
-                group.normed = None
             self.queries = HeadsProjection(
                 self.columns, weight, vectors.queries, slot, first * form.dim, heads, form.dim
             )
@@ -382,8 +433,8 @@ class Attention(nl.NKIObject):
             self.columns = None
         rows = group.attended.rows[:, :, first * dim : (first + heads) * dim]
         rows = rows.reshape_dim(2, (heads, dim))
-        queries = self.queries.heads
-        keys = self.keys.heads
+        queries = self.queries.result
+        keys = self.keys.result
         values = self.values.values
         self.queries = None
         self.keys = None
@@ -406,9 +457,13 @@ class Attention(nl.NKIObject):
                 )
         selector = form.selectors[0] if heads == form.heads_pass else form.selectors[1]
         then = group.attended if last and form.flight else None
+        biases = None
+        if group.batch.source != None:
+            image = group.first // form.length
+            biases = BiasUnits(group.batch.source, image, first, heads, form.length, block)
         if form.flight:
-            return Attend(units, form.scale, selector, then)
-        return AttendEach(units, form.scale, selector)
+            return Attend(units, form.scale, selector, then, biases)
+        return AttendEach(units, form.scale, selector, biases)
 
 
 def open_norm(group, vectors, form):
@@ -438,15 +493,17 @@ def norm1_columns(group, vectors, form):
 class AttendEach(nl.NKIObject):
     """`Attend` of one unit after another, where SBUF has no room for two at a time."""
 
-    def __init__(self, units, scale, selector):
+    def __init__(self, units, scale, selector, biases):
         self.units = units
         self.scale = scale
         self.selector = selector
+        self.biases = biases
         self.steps = len(units)
 
     def step(self, index):
         """Unit `index`."""
-        work = Attend([self.units[index]], self.scale, self.selector, None)
+        bias = None if self.biases == None else self.biases.unit(index)
+        work = Attend([self.units[index]], self.scale, self.selector, None, bias)
         for step in range(work.steps):
             work.step(step)
 
@@ -470,26 +527,25 @@ class Rest(nl.NKIObject):
         self.normed = None
         self.columns = None
         self.hidden = None
-        self.result = None
+        self.mlp = form.options.mlp(weights)
 
     def weight(self, stage):
         """About the cycles of the tensor engine."""
-        weights = self.weights
         size = min(self.form.block, self.group.count)
-        width, hidden = weights.fc1_weight.shape
+        embed, width = self.weights["proj_weight"].shape
         chunks = ceil_div(width, PARTITIONS)
         part = stage % 4
         if part == 0:
-            return 2.0 * size * chunks * ceil_div(weights.proj_weight.shape[0], PARTITIONS)
+            return 1.0 * size * chunks * ceil_div(embed, PARTITIONS)
         if part == 1:
             return 0.2 * size * chunks
-        return 1.0 * size * chunks * ceil_div(hidden, PARTITIONS)
+        matrices = 2.0 if part == 2 and self.mlp.gate != None else 1.0
+        return matrices * size * chunks * ceil_div(self.mlp.hidden, PARTITIONS)
 
     def open(self, stage):
         """The work of a stage."""
         form = self.form
         group = self.group
-        weights = self.weights
         start = stage // 4 * form.block
         size = min(form.block, group.count - start)
         part = stage % 4
@@ -500,20 +556,8 @@ class Rest(nl.NKIObject):
         if part == 2:
             self.columns = self.normed.columns
             self.normed = None
-            width, hidden = weights.fc1_weight.shape
-            self.hidden = nl.ndarray(
-                (PARTITIONS, ceil_div(hidden, PARTITIONS), size), dtype=form.dtype, buffer=nl.sbuf
-            )
-            return ColumnsProjection(
-                self.hidden,
-                self.columns,
-                width,
-                weights.fc1_weight,
-                "in_out",
-                self.vectors.fc1_bias,
-                activation_function(form.activation),
-                form.ring,
-            )
+            self.hidden = Hidden(self.mlp, self.vectors.mlp, self.columns, form.flight, form.ring)
+            return self.hidden.work
         self.columns = None
         return self.open_output(start, size)
 
@@ -545,8 +589,8 @@ class Rest(nl.NKIObject):
         return RowsProjection(
             self.stream,
             self.attended[:, :, start : start + size],
-            weights.proj_weight.shape[0],
-            weights.proj_weight,
+            weights["proj_weight"].shape[0],
+            weights["proj_weight"],
             "in_out",
             late,
             vectors.scale1,
@@ -562,7 +606,7 @@ class Rest(nl.NKIObject):
         weights = self.weights
         if start + size == group.count:
             self.attended = None
-        hidden = self.hidden
+        hidden = self.hidden.finish()
         stream = self.stream
         self.hidden = None
         self.stream = None
@@ -574,8 +618,8 @@ class Rest(nl.NKIObject):
         return RowsProjection(
             result,
             hidden,
-            weights.fc2_weight.shape[0],
-            weights.fc2_weight,
+            weights["fc2_weight"].shape[0],
+            weights["fc2_weight"],
             "in_out",
             self.vectors.fc2_bias,
             self.vectors.scale2,
@@ -708,7 +752,7 @@ class ImageColumns(nl.NKIObject):
 
 
 class HeadsProjection(nl.NKIObject):
-    """`Heads` of queries or keys, in `heads`, from weight columns [first, first + heads * d).
+    """`Heads` of queries or keys, in `result`, from weight columns [first, first + heads * d).
 
     columns: SBUF [128, chunks of width, tokens]; weight: HBM [width, features]; bias: the columns
     of `AttentionVectors`, from `base` on those of these heads, or None. A step is one slot of heads
@@ -722,7 +766,7 @@ class HeadsProjection(nl.NKIObject):
         self.width = width
         self.packed = min(heads, heads_per_chunk(dim))
         self.count = heads
-        self.heads = Heads(
+        self.result = Heads(
             nl.ndarray(
                 (self.packed * dim, ceil_div(heads, self.packed), total),
                 dtype=columns.dtype,
@@ -741,7 +785,7 @@ class HeadsProjection(nl.NKIObject):
         """Step `index` of `steps`."""
         slot = index // self.wides
         low = index % self.wides * WIDE
-        dim = self.heads.dim
+        dim = self.result.dim
         start = slot * self.packed
         stop = min(start + self.packed, self.count)
         size = (stop - start) * dim
@@ -755,7 +799,7 @@ class HeadsProjection(nl.NKIObject):
         )
         for psum in parts:
             high = low + psum.shape[1]
-            target = self.heads.columns[0:size, slot, low:high]
+            target = self.result.columns[0:size, slot, low:high]
             if self.bias == None:
                 nisa.tensor_copy(dst=target, src=psum, engine=nisa.engine.scalar)
             else:

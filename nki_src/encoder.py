@@ -16,6 +16,7 @@ from .attention import shift_selectors
 from .block import (
     Attention,
     AttentionVectors,
+    Batch,
     Feed,
     Form,
     Group,
@@ -23,61 +24,57 @@ from .block import (
     Rest,
     RestVectors,
     Store,
+    layer_of,
+    without_first,
 )
 from .limits import INSTRUCTIONS_MAX, block_instructions, ceil_div, ring_slots, vit_block_plan
 from .project import WeightRing
 from .schedule import run
+from .score_bias import bias_source
 from .tiles import available_bytes, dtype_bytes, program_share
 
 
-def encode(x, weights, layers, num_heads, eps, norm, activation, attention_scale):
-    """x [B, S, D] through `layers` blocks of stacked `Weights` -> HBM [B, S, D]."""
+def encode(x, weights, layers, options):
+    """x [B, S, D] through `layers` blocks of stacked parameters (block.py) -> HBM [B, S, D]."""
     batch, length, width = x.shape
-    embed = weights.proj_weight.shape[1]
-    hidden = weights.fc1_weight.shape[2]
-    dim = embed // num_heads
+    embed = weights["proj_weight"].shape[1]
+    hidden = weights["fc1_weight"].shape[2]
+    dim = embed // options.num_heads
+    gated = weights["gate_weight"] != None
+    item = dtype_bytes(x.dtype)
     begin, end = program_share(batch, 1)
     count = end - begin
-    plan = vit_block_plan(
-        max(1, count),
+    sizes = (
         length,
         width,
-        num_heads,
+        options.num_heads,
         dim,
         hidden,
-        dtype_bytes(x.dtype),
-        available_bytes(),
+        item,
+        gated,
+        options.inner_norm != None,
+        options.head_rows(weights, dim),
+        options.bias_heads(),
     )
+    plan = vit_block_plan(max(1, count), sizes, available_bytes())
     images, heads_pass, block, flight, groups = plan
     assert images > 0, f"{length} tokens of width {width} do not fit on the chip"
     out = nl.ndarray((batch, length, width), dtype=x.dtype, buffer=nl.shared_hbm)
     if count == 0:
         return out
-    selectors = shift_selectors(num_heads, heads_pass, dim, x.dtype)
+    selectors = shift_selectors(options.num_heads, heads_pass, dim, x.dtype)
     ring = None
     if flight:
-        slots, room = ring_slots(width, hidden, embed, dtype_bytes(x.dtype))
+        slots, room = ring_slots(width, hidden, embed, item, gated)
         ring = WeightRing(slots, room, x.dtype)
-    form = Form(
-        length,
-        num_heads,
-        dim,
-        eps,
-        norm,
-        activation,
-        attention_scale,
-        x.dtype,
-        plan,
-        selectors,
-        ring,
-    )
+    form = Form(length, dim, options, x.dtype, plan, selectors, ring)
     size = min(count, images * groups)
     full = count // size
     launch = Launch(x, out, weights, layers, form, begin, size)
     rest = None
     if count % size > 0:
         rest = Launch(x, out, weights, layers, form, begin + full * size, count % size)
-    one = block_instructions(size, plan, length, width, num_heads, dim, hidden)
+    one = block_instructions(size, plan, sizes)
     if one * layers * ceil_div(count, size) <= INSTRUCTIONS_MAX:
         items = []
         for chunk in range(full):
@@ -111,6 +108,7 @@ class Launch(nl.NKIObject):
     def open_groups(self, chunk):
         """The groups of a chunk, an int or a register."""
         form = self.form
+        batch = self.batch(chunk)
         groups = []
         image = 0
         while image < self.size:
@@ -118,23 +116,48 @@ class Launch(nl.NKIObject):
             if image == 0 and self.size % size > 0:
                 # The odd group comes first: nothing is issued beside its attention.
                 size = self.size % size
-            groups.append(
-                Group(
-                    self.rows_of(self.x, chunk),
-                    self.rows_of(self.out, chunk),
-                    image * form.length,
-                    size * form.length,
-                )
-            )
+            groups.append(Group(batch, image * form.length, size * form.length))
             image += size
         return groups
 
-    def rows_of(self, tensor, chunk):
-        """HBM [size * S, D] of a chunk of a tensor [B, S, D]."""
+    def batch(self, chunk):
+        """`Batch` of a chunk."""
+        form = self.form
+        options = form.options
+        cos = options.cos
+        sin = options.sin
+        if cos != None and len(cos.shape) == 3:
+            cos = self.images_of(cos, chunk)
+            sin = self.images_of(sin, chunk)
+        mask = options.mask
+        if mask != None and mask.shape[0] > 1:
+            mask = self.images_of(mask, chunk)
+        kv_lens = options.kv_lens
+        if kv_lens != None:
+            kv_lens = self.images_of(kv_lens, chunk)
+        source = bias_source(
+            mask,
+            kv_lens,
+            options.cu_seqlens,
+            options.cu_seqlens,
+            form.scale,
+            form.length,
+            form.length,
+            form.dtype,
+        )
+        return Batch(
+            self.images_of(self.x, chunk).flatten_dims(0, 1),
+            self.images_of(self.out, chunk).flatten_dims(0, 1),
+            cos,
+            sin,
+            source,
+        )
+
+    def images_of(self, tensor, chunk):
+        """HBM [size, ...] of a chunk of a tensor [B, ...]."""
         count = (tensor.shape[0] - self.first) // self.size
         part = tensor[self.first : self.first + count * self.size]
-        part = part.reshape_dim(0, (count, self.size)).select(0, chunk)
-        return part.flatten_dims(0, 1)
+        return part.reshape_dim(0, (count, self.size)).select(0, chunk)
 
     def add_items(self, items, chunk):
         """Appends (group, layer) of a chunk to `items`, in the order of their work."""
@@ -157,7 +180,7 @@ class Launch(nl.NKIObject):
             group, layer = items[index]
             if layer != current:
                 current = layer
-                weights = self.weights.layer(layer)
+                weights = layer_of(self.weights, layer)
                 vectors = following_vectors
                 if vectors == None:
                     vectors = AttentionVectors(weights, form)
@@ -169,9 +192,9 @@ class Launch(nl.NKIObject):
             attention = Attention(group, weights, vectors, form, following)
             rest = run_beside(rest, attention, form)
             if rest_vectors == None:
-                rest_vectors = RestVectors(weights)
+                rest_vectors = RestVectors(weights, form)
                 if layer + 1 < self.layers:
-                    following_vectors = AttentionVectors(self.weights.layer(layer + 1), form)
+                    following_vectors = AttentionVectors(layer_of(self.weights, layer + 1), form)
             then = Store(group.out, group.first)
             if layer + 1 < self.layers and form.flight:
                 then = Feed(group, following_vectors, form)
@@ -193,11 +216,11 @@ class Launch(nl.NKIObject):
                 group.lasting = True
             else:
                 group.copy()
-        first = self.weights.layer(0)
+        first = layer_of(self.weights, 0)
         run(Attention(self.groups[0], first, AttentionVectors(first, form), form, None), None)
         if self.layers > 1:
             nl.fori_loop(0, self.layers - 1, self.layer)
-        run(self.layer_up_to_last(self.weights.layer(self.layers - 1)), None)
+        run(self.layer_up_to_last(layer_of(self.weights, self.layers - 1)), None)
         for group in self.groups:
             if form.flight:
                 group.store()
@@ -205,8 +228,8 @@ class Launch(nl.NKIObject):
 
     def layer(self, layer):
         """Layer `layer`, a register, and the attention of the first group in the next one."""
-        rest = self.layer_up_to_last(self.weights.layer(layer))
-        weights = self.weights.following().layer(layer)
+        rest = self.layer_up_to_last(layer_of(self.weights, layer))
+        weights = layer_of(without_first(self.weights), layer)
         vectors = AttentionVectors(weights, self.form)
         run_beside(rest, Attention(self.groups[0], weights, vectors, self.form, None), self.form)
 
@@ -218,7 +241,7 @@ class Launch(nl.NKIObject):
             # Every iteration of a loop on the device uses the same addresses.
             form.ring.next = 0
         vectors = AttentionVectors(weights, form)
-        rest_vectors = RestVectors(weights)
+        rest_vectors = RestVectors(weights, form)
         rest = None
         for group in self.groups:
             if rest != None:

@@ -110,12 +110,13 @@ def part_columns(depth, item):
     return max(1, WEIGHT_PART // (ceil_div(depth, PARTITIONS) * item * PARTITIONS)) * PARTITIONS
 
 
-def ring_slots(width, hidden, embed, item):
+def ring_slots(width, hidden, embed, item, gated):
     """(slots, elements a slot) of the ring through which the weights of `block.Rest` stream: room
-    for the largest slab and half of the next one."""
-    columns = slab_columns(width, hidden, item)
+    for the largest slab, or pair of slabs of a gated MLP, and half of the next one."""
+    slabs = 2 if gated else 1
+    columns = slab_columns(width, hidden, item, slabs)
     wide = min(columns, part_columns(width, item))
-    slots = ceil_div(columns, wide)
+    slots = slabs * ceil_div(columns, wide)
     size = ceil_div(width, PARTITIONS) * wide
     for depth in (hidden, embed):
         columns = slab_columns(depth, width, item)
@@ -314,9 +315,40 @@ def attention_heads(heads, q_len, k_len, head_dim, item, available, bias_heads=0
     return 0
 
 
-def block_attention_bytes(images, heads_pass, flight, length, width, heads, head_dim, item):
+# The sizes of a block, as the functions below take them in `sizes`:
+#
+#     (length, width, heads, head_dim, hidden, item, gated, inner_norm, head_rows, bias_heads)
+#
+# gated, inner_norm: of its MLP. head_rows: how queries and keys are made (0: as columns, 1: as
+# rows, 2: as rows with a norm of all heads together). bias_heads: of the score bias (0: there is
+# none, 1: one for all heads, or one for each).
+
+
+def head_rows_bytes(images, heads_pass, sizes):
+    """What queries and keys of a pass need beyond their columns and weights when they are made as
+    rows (heads.py): four float32 rows and three rounded ones of the tiles in the pipeline, two
+    pairs of tables with what they are made from, the parameters of the norm; for a norm of all
+    heads together also the deviations and, if that is more, what makes them."""
+    length, width, heads, head_dim, hidden, item, gated, inner_norm, kind, bias_heads = sizes
+    if kind == 0:
+        return 0
+    row = heads_pass * head_dim
+    tables = 2 * 2 * head_dim * (4 + item)
+    size = row * (4 * 4 + 4 * item) + tables + 2 * head_dim * item
+    if kind == 2:
+        tiles = images * ceil_div(length, PARTITIONS)
+        embed = heads * head_dim
+        step = slab_columns(width, embed, item)
+        parts = ceil_div(step, BANK) * ceil_div(embed, step)
+        scratch = slab_bytes(width, embed, item, False) + 2 * step * item + 2 * BANK * 4
+        size = max(size, scratch + tiles * (parts + 1) * 4) + 2 * tiles * 4
+    return size
+
+
+def block_attention_bytes(images, heads_pass, flight, sizes):
     """Peak of the task `block.Attention` for a group of images and a pass of heads, with the
     output that it leaves behind. flight: see `block_bytes`."""
+    length, width, heads, head_dim, hidden, item, gated, inner_norm, rows_kind, bias_heads = sizes
     embed = heads * head_dim
     total = images * length
     vectors = 8 * ceil_div(width, PARTITIONS)
@@ -330,7 +362,13 @@ def block_attention_bytes(images, heads_pass, flight, length, width, heads, head
     operands = operands + images * value_bytes(heads_pass, length, head_dim, item)
     pass_width = heads_pass * head_dim * item
     weights = ceil_div(width, PARTITIONS) * pass_width + pass_width + BANK * item
+    weights = weights + head_rows_bytes(images, heads_pass, sizes)
     scratch = attend_bytes(units, heads_pass, length, length, head_dim, item)
+    # The bias of a unit is kept while the next heads are made, if both use the same; in flight
+    # there are those of two units.
+    bias = bias_bytes(min(bias_heads, heads_pass), length, length, item)
+    if flight:
+        bias = 2 * bias
     attend = columns + operands + weights
     if heads_pass < heads:
         attend = attend + rows
@@ -339,12 +377,13 @@ def block_attention_bytes(images, heads_pass, flight, length, width, heads, head
         own = attended + ceil_div(total, PARTITIONS) * width * item
         norm = norm + own
         attend = attend + own
-    return max(norm, attend, rows + attended)
+    return max(norm, attend, rows + attended) + bias
 
 
-def block_rest_bytes(images, block, flight, length, width, heads, head_dim, hidden, item):
+def block_rest_bytes(images, block, flight, sizes):
     """Peak of the task `block.Rest` for a group of images and a block of tokens. flight: see
     `block_bytes`."""
+    length, width, heads, head_dim, hidden, item, gated, inner_norm, rows_kind, bias_heads = sizes
     embed = heads * head_dim
     total = images * length
     block = min(block, total)
@@ -355,8 +394,8 @@ def block_rest_bytes(images, block, flight, length, width, heads, head_dim, hidd
     stream = tiles * width * 4
     normed = ceil_div(width, PARTITIONS) * block * item + norm_tiles * width * (4 + item) + vectors
     project = slab_bytes(embed, width, item, False) + 2 * width * item + BANK * 8
-    mlp = mlp_bytes(block, width, hidden, width, item, False)
-    if flight:
+    mlp = mlp_bytes(block, width, hidden, width, item, False, gated, inner_norm, flight)
+    if flight and not gated and not inner_norm:
         # The weights are in the ring, the result in the rows of the group.
         project = project - slab_bytes(embed, width, item, False)
         mlp = mlp - max(
@@ -367,31 +406,33 @@ def block_rest_bytes(images, block, flight, length, width, heads, head_dim, hidd
     return attended + max(merge, stream + mlp)
 
 
-def block_bytes(
-    groups, images, heads_pass, block, flight, length, width, heads, head_dim, hidden, item
-):
+def block_bytes(groups, images, heads_pass, block, flight, sizes):
     """Peak of `vit_block` for groups of images, a pass of heads and a block of tokens.
 
-    groups: 1, or 2 if the attention of a group goes along with the rest of another. flight: four
+    groups: 1, or 2 if the attention of a group goes along with the rest of another. flight: several
     norm tiles and two units of attention exist at a time, and the columns of attention from the
     start; otherwise one norm tile and one unit, and these columns when all heads are done.
     """
-    attention = block_attention_bytes(
-        images, heads_pass, flight, length, width, heads, head_dim, item
-    )
-    rest = block_rest_bytes(images, block, flight, length, width, heads, head_dim, hidden, item)
+    length, width, heads, head_dim, hidden, item, gated, inner_norm, rows_kind, bias_heads = sizes
+    attention = block_attention_bytes(images, heads_pass, flight, sizes)
+    rest = block_rest_bytes(images, block, flight, sizes)
     kept = (5 * width + heads * head_dim) * item
-    kept = kept + 4 * (4 * ceil_div(width, PARTITIONS) + ceil_div(hidden, PARTITIONS))
+    kept = kept + 4 * (4 * ceil_div(width, PARTITIONS) + 4 * ceil_div(hidden, PARTITIONS))
+    if inner_norm:
+        kept = kept + 2 * hidden * item
+    if bias_heads > 0:
+        kept = kept + 2 * length * 4
     if flight:
-        slots, size = ring_slots(width, hidden, heads * head_dim, item)
+        slots, size = ring_slots(width, hidden, heads * head_dim, item, gated)
         kept = kept + slots * size * item
     if groups > 1:
         return (attention + rest) * OVERLAP_SLACK + kept
     return max(attention, rest) + kept
 
 
-def block_instructions(images, plan, length, width, heads, head_dim, hidden):
+def block_instructions(images, plan, sizes):
     """At most so many instructions does one layer take for a chunk of images (encoder.py)."""
+    length, width, heads, head_dim, hidden, item, gated, inner_norm, rows_kind, bias_heads = sizes
     tokens = images * length
     groups = ceil_div(images, plan[0])
     blocks = ceil_div(plan[0] * length, plan[2])
@@ -401,29 +442,35 @@ def block_instructions(images, plan, length, width, heads, head_dim, hidden):
     inner = ceil_div(heads * head_dim, PARTITIONS)
     deep = ceil_div(hidden, PARTITIONS)
     slots = 2 * head_slots(heads, head_dim) + 2 * ceil_div(heads, plan[1])
-    columns = (chunks + 2) * (slots + deep) * wide
+    columns = (chunks + 2) * (slots + deep * (2 if gated else 1)) * wide
     rows = tiles * ceil_div(width, BANK) * (2 * chunks + inner + deep + 12)
+    if inner_norm:
+        rows = rows + tiles * ceil_div(hidden, BANK) * (2 * chunks + 8) + tiles * (2 * deep + 16)
     norms = tiles * (3 * chunks + inner + 16)
+    if rows_kind > 0:
+        norms = norms + tiles * (2 * inner * (chunks + 4) * rows_kind + slots + 64)
     key_tiles = ceil_div(length, PARTITIONS)
     block = ceil_div(length, query_block(length, length, 4))
-    attention = images * heads * (key_tiles * (3 * block + ceil_div(length, BANK) + key_tiles + 4))
-    return columns + rows + norms + attention + 64 * groups * blocks + images * 64
+    each = key_tiles * (3 * block + ceil_div(length, BANK) + key_tiles + 4)
+    if bias_heads > 0:
+        each = each + 4 * key_tiles * key_tiles + 16
+    attention = images * heads * each
+    return columns + rows + norms + attention + 96 * groups * blocks + images * 64
 
 
-def vit_block_plan(batch, length, width, heads, head_dim, hidden, item, available):
+def vit_block_plan(batch, sizes, available):
     """(images a group, heads a pass, tokens a block, flight, groups at a time) that fit
     `available`; images is 0 if none do.
 
-    Prefers groups of about GROUP_TOKENS tokens, two of them at a time, then work in flight (see
-    `block_bytes`), then large blocks, then as many heads as possible.
+    Prefers two groups at a time, then work in flight (see `block_bytes`), then groups of up to
+    about GROUP_TOKENS tokens, then large blocks, then as many heads as possible.
     """
+    length = sizes[0]
     most = max(1, min(batch, GROUP_TOKENS // length))
     for groups, flight in ((2, True), (1, True), (1, False)):
         images = min(most, batch - groups + 1)
         while images > 0 and (groups == 1 or batch > 1):
-            block, heads_pass = block_and_pass(
-                groups, images, flight, length, width, heads, head_dim, hidden, item, available
-            )
+            block, heads_pass = block_and_pass(groups, images, flight, sizes, available)
             if block > 0:
                 return images, heads_pass, block, flight, groups
             images = images - 1
@@ -436,30 +483,18 @@ def smaller_pass(heads_pass, head_dim):
     return ceil_div(heads_pass, packed) * packed - packed
 
 
-def block_and_pass(groups, images, flight, length, width, heads, head_dim, hidden, item, available):
+def block_and_pass(groups, images, flight, sizes, available):
     """(tokens a block, heads a pass) for `vit_block_plan`; (0, 0) if none fit. With two groups at a
     time a block has the whole group and a pass all heads: smaller groups cost less than smaller
     passes."""
-    block = ceil_div(images * length, PARTITIONS) * PARTITIONS
+    heads, head_dim = sizes[2], sizes[3]
+    block = ceil_div(images * sizes[0], PARTITIONS) * PARTITIONS
     while block > 0:
         heads_pass = heads
         if heads > HEADS_PER_PASS_MAX:
             heads_pass = HEADS_PER_PASS_MAX
         while heads_pass > 0:
-            needed = block_bytes(
-                groups,
-                images,
-                heads_pass,
-                block,
-                flight,
-                length,
-                width,
-                heads,
-                head_dim,
-                hidden,
-                item,
-            )
-            if needed <= available:
+            if block_bytes(groups, images, heads_pass, block, flight, sizes) <= available:
                 return block, heads_pass
             heads_pass = smaller_pass(heads_pass, head_dim) if groups == 1 else 0
         block = block - PARTITIONS if groups == 1 else 0
@@ -551,12 +586,24 @@ def attention(batch, heads, q_len, k_len, head_dim, dtype_name, target, bias_hea
     return fits("attention", attention_bytes(1, q_len, k_len, head_dim, item, biased), target)
 
 
-def vit_block(batch, tokens, width, heads, head_dim, hidden, dtype_name, target):
+def vit_block(
+    batch,
+    tokens,
+    width,
+    heads,
+    head_dim,
+    hidden,
+    dtype_name,
+    target,
+    gated=False,
+    inner_norm=False,
+    head_rows=0,
+    bias_heads=0,
+):
     for found in (head_size("vit_block", head_dim), sequence("vit_block", "tokens", tokens)):
         if not found[0]:
             return found
     item = DTYPE_BYTES[dtype_name]
-    smallest = block_bytes(
-        1, 1, 1, min(tokens, PARTITIONS), False, tokens, width, heads, head_dim, hidden, item
-    )
+    sizes = (tokens, width, heads, head_dim, hidden, item, gated, inner_norm, head_rows, bias_heads)
+    smallest = block_bytes(1, 1, 1, min(tokens, PARTITIONS), False, sizes)
     return fits("vit_block", smallest, target)

@@ -19,7 +19,7 @@ and one unit of attention, and the columns of attention are made after its last 
 
 import nki
 
-from .block import Weights
+from .block import Options, stack_of_one
 from .encoder import encode
 
 
@@ -45,28 +45,79 @@ def vit_block(
     norm,
     activation,
     attention_scale,
+    gate_weight=None,
+    gate_bias=None,
+    inner_weight=None,
+    inner_bias=None,
+    q_norm_weight=None,
+    q_norm_bias=None,
+    k_norm_weight=None,
+    k_norm_bias=None,
+    cos=None,
+    sin=None,
+    mask=None,
+    kv_lens=None,
+    cu_seqlens=None,
+    inner_norm=None,
+    inner_eps=0.0,
+    qk_norm=None,
+    qk_eps=0.0,
+    rope="half",
 ):
     """x [B, S, D] -> [B, S, D]; bfloat16, float16 or float32, one dtype for x and all weights.
 
     qkv_weight: HBM [D, 3 * H * d], columns: q heads, k heads, v heads; proj_weight [H * d, D];
     fc1_weight [D, I]; fc2_weight [I, D]. norm1_weight, norm2_weight, scale1, scale2 (LayerScale)
     and every bias: HBM vectors or None. norm: "layer" or "rms" (then both norm biases are None).
-    activation: "gelu", "gelu_tanh" or "quick_gelu". attention_scale: float, 1 / sqrt(d) for ViT.
+    activation: see `activation_function`. attention_scale: float, 1 / sqrt(d) for ViT.
+
+    gate_weight [D, I]: None, or for a gated MLP (mlp.py), with gate_bias [I] or None. inner_norm:
+    None, "layer" or "rms" for a norm in front of fc2, with inner_eps, inner_weight and inner_bias
+    [I] or None. qk_norm: None, "layer" or "rms" for a norm of queries and keys, with qk_eps and
+    weights [d] for a norm of each head (biases [d] or None), [H * d] for an "rms" of all heads
+    together. cos, sin: None, or HBM tables [P, d] or [B, P, d] of one float dtype for the rotation
+    of the last P tokens; rope: "half" or "interleaved" (heads.py). mask, kv_lens, cu_seqlens: at
+    most one, as of `attention`.
     """
-    weights = Weights(
-        norm1_weight,
-        norm1_bias,
-        qkv_weight,
-        qkv_bias,
-        proj_weight,
-        proj_bias,
-        scale1,
-        norm2_weight,
-        norm2_bias,
-        fc1_weight,
-        fc1_bias,
-        fc2_weight,
-        fc2_bias,
-        scale2,
+    weights = {
+        "norm1_weight": norm1_weight,
+        "norm1_bias": norm1_bias,
+        "qkv_weight": qkv_weight,
+        "qkv_bias": qkv_bias,
+        "proj_weight": proj_weight,
+        "proj_bias": proj_bias,
+        "scale1": scale1,
+        "norm2_weight": norm2_weight,
+        "norm2_bias": norm2_bias,
+        "fc1_weight": fc1_weight,
+        "fc1_bias": fc1_bias,
+        "fc2_weight": fc2_weight,
+        "fc2_bias": fc2_bias,
+        "scale2": scale2,
+        "gate_weight": gate_weight,
+        "gate_bias": gate_bias,
+        "inner_weight": inner_weight,
+        "inner_bias": inner_bias,
+        "q_norm_weight": q_norm_weight,
+        "q_norm_bias": q_norm_bias,
+        "k_norm_weight": k_norm_weight,
+        "k_norm_bias": k_norm_bias,
+    }
+    options = Options(
+        num_heads,
+        eps,
+        norm,
+        activation,
+        attention_scale,
+        inner_norm,
+        inner_eps,
+        qk_norm,
+        qk_eps,
+        rope,
+        cos,
+        sin,
+        mask,
+        kv_lens,
+        cu_seqlens,
     )
-    return encode(x, weights.stacked(), 1, num_heads, eps, norm, activation, attention_scale)
+    return encode(x, stack_of_one(weights), 1, options)

@@ -304,7 +304,7 @@ def _windows(arguments: Sequence[Any]) -> List[Any]:
     ]
 
 
-def _narrow(mask: Optional[Tensor]) -> Optional[Tensor]:
+def narrow_mask(mask: Optional[Tensor]) -> Optional[Tensor]:
     """A mask [batch, heads, queries, keys] with a size of 1 where it only repeats itself."""
     if mask is not None:
         for dimension in range(3):
@@ -335,7 +335,7 @@ def _attention(
     cu_seqlens_k: Optional[Tensor],
 ) -> Tensor:
     batch, heads, q_len, head_dim = q.shape
-    mask = _narrow(mask)
+    mask = narrow_mask(mask)
     biased = mask is not None or kv_lens is not None or cu_seqlens_q is not None
     arguments = (q, k, v, scale, None, None, None, mask, kv_lens, cu_seqlens_q, cu_seqlens_k)
     if biased and not _nki.limits().bias_scale_fits(scale):

@@ -1,16 +1,24 @@
 """`vit_block`: a whole pre-norm transformer block in one call."""
 
-from typing import Any, Optional, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
-from . import _dispatch, _validate, reference
+from . import _dispatch, _nki, _validate, reference
 from ._autograd import differentiate_reference
 from ._ops import add_op_namespace_prefix, ops
+from .attention import narrow_mask
 from .block_params import BlockParams
 
 _FUNCTION = "vit_block"
+
+# Why a call has no kernel, and what to do about it.
+_SCALE_TOO_FAR = (
+    "vit_block attention_scale is not from 2**-10 to 2**10 in size, which the kernel needs for a "
+    "mask",
+    "move the factor into the query columns of qkv_weight and qkv_bias",
+)
 
 
 def vit_block(
@@ -267,13 +275,23 @@ def _vit_block(
     rope: str = "half",
 ) -> Tensor:
     batch, tokens, width = x.shape
+    head_dim = proj_weight.shape[0] // num_heads
+    mask = narrow_mask(mask)
+    head_rows = int(cos is not None or qk_norm is not None)
+    if qk_norm is not None and q_norm_weight.shape[0] > head_dim:
+        head_rows = 2
+    biased = mask is not None or kv_lens is not None or cu_seqlens is not None
     shape = {
         "batch": batch,
         "tokens": tokens,
         "width": width,
         "heads": num_heads,
-        "head_dim": proj_weight.shape[0] // num_heads,
+        "head_dim": head_dim,
         "hidden": fc1_weight.shape[1],
+        "gated": gate_weight is not None,
+        "inner_norm": inner_norm is not None,
+        "head_rows": head_rows,
+        "bias_heads": int(biased) if mask is None else mask.shape[1],
     }
     arguments = (
         x,
@@ -315,25 +333,26 @@ def _vit_block(
         qk_eps,
         rope,
     )
-    lacking = {
-        "gate_weight": gate_weight,
-        "inner_weight": inner_weight,
-        "attn_mask": mask,
-        "kv_lens": kv_lens,
-        "cu_seqlens": cu_seqlens,
-        "rope": cos,
-        "q_norm_weight": q_norm_weight,
-    }
-    for name, value in lacking.items():
-        if value is not None:
-            return _dispatch.run_without_kernel(
-                "vit_block",
-                reference.vit_block,
-                arguments,
-                f"vit_block {name} is given, which the kernel does not take",
-                "run this block as PyTorch operations",
-            )
-    return _dispatch.run("vit_block", arguments[:20], shape)
+    if biased and not _nki.limits().bias_scale_fits(attention_scale):
+        return _dispatch.run_without_kernel(
+            "vit_block", reference.vit_block, arguments, *_SCALE_TOO_FAR
+        )
+    return _dispatch.run("vit_block", arguments, shape, _for_kernel)
+
+
+def _for_kernel(arguments: Sequence[Any]) -> List[Any]:
+    """The launch arguments: dense tensors, a mask as bytes or biases, integers as int32."""
+    return [_for_launch(argument) for argument in arguments]
+
+
+def _for_launch(argument: Any) -> Any:
+    if not isinstance(argument, Tensor):
+        return argument
+    if argument.dtype == torch.bool:
+        return argument.contiguous().view(torch.uint8)
+    if argument.dtype == torch.int64:
+        argument = argument.to(torch.int32)
+    return argument.contiguous()
 
 
 @_vit_block.register_fake

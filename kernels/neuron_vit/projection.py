@@ -99,7 +99,8 @@ def swiglu_mlp(
     norm_eps: float = 1e-6,
     norm: str = "layer",
 ) -> Tensor:
-    """y = linear(norm(activation(linear(x, w_gate, b_gate)) * linear(x, w_up, b_up)), w_down, b_down).
+    """y = linear(norm(gate * linear(x, w_up, b_up)), w_down, b_down), where the gate is
+    activation(linear(x, w_gate, b_gate)).
 
     A packed matrix is passed as its two halves, for example `w_gate, w_up = w12.chunk(2)`; which
     half comes first is up to the model. The kernel reads the halves where they are.

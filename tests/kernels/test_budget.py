@@ -39,6 +39,15 @@ def test_layer_norm(dtype, width):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("width", [1152, 5120])
+def test_ada_layer_norm(dtype, width):
+    rows, vector, image = (2, 65, width), (width,), (2, width)
+    arguments = tensors(dtype, rows, image, image, vector, vector, rows, image)
+    peak = sbuf_peak(norm.ada_layer_norm, *arguments, 1e-6)
+    assert_bounds(peak, limits.ada_norm_bytes(width, limits.DTYPE_BYTES[dtype]))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", ["in_out", "out_in"])
 def test_linear(dtype, layout):
     shape = (768, 1536) if layout == "in_out" else (1536, 768)
@@ -62,6 +71,27 @@ def test_mlp(dtype, layout):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", ["in_out", "out_in"])
+@pytest.mark.parametrize("inner_norm", [True, False])
+@pytest.mark.parametrize("width, hidden", [(768, 2048), (1024, 2730), (1280, 3420)])
+def test_swiglu_mlp(dtype, layout, inner_norm, width, hidden):
+    fc1, fc2 = (width, hidden), (hidden, width)
+    if layout == "out_in":
+        fc1, fc2 = fc2, fc1
+    x, wg, bg, wu, bu, wd, bd = tensors(
+        dtype, (512, width), fc1, (hidden,), fc1, (hidden,), fc2, (width,)
+    )
+    norm_weight, norm_bias = tensors(dtype, (hidden,), (hidden,))
+    inner = (norm_weight, norm_bias, 1e-6, "layer") if inner_norm else ()
+    peak = sbuf_peak(mlp.swiglu_mlp, x, wg, bg, wu, bu, wd, bd, "silu", layout, *inner)
+    sizes = (width, hidden, width, limits.DTYPE_BYTES[dtype], layout == "out_in", True, inner_norm)
+    available = limits.USABLE * limits.SBUF_BYTES["trn2"]
+    block, flight = limits.mlp_plan(512, *sizes, available)
+    assert block > 0
+    assert_bounds(peak, limits.mlp_bytes(block, *sizes, flight))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     "batch, heads, length, head_dim", [(1, 12, 197, 64), (2, 2, 1025, 80), (1, 24, 50, 32)]
 )
@@ -72,6 +102,42 @@ def test_attention(dtype, batch, heads, length, head_dim):
     available = limits.USABLE * limits.SBUF_BYTES["trn2"]
     count = limits.attention_heads(heads, length, length, head_dim, item, available)
     assert_bounds(peak, limits.attention_bytes(count, length, length, head_dim, item))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "batch, heads, length, mask, kind",
+    [
+        (2, 12, 197, (1, 12, 197, 197), "bias"),
+        (2, 12, 197, (1, 12, 197, 197), "bias32"),
+        (2, 12, 197, (2, 1, 1, 197), "bool"),
+        (1, 12, 1025, (1, 12, 1025, 1025), "bias"),
+        (1, 12, 1025, (1, 12, 1025, 1025), "bool"),
+        (1, 1, 4096, (1, 1, 4096, 4096), "bias32"),
+        (1, 1, 4096, (1, 1, 4096, 4096), "bool"),
+        (2, 2, 577, None, "lengths"),
+        (1, 2, 1024, None, "segments"),
+        (1, 1, 4096, None, "segments"),
+    ],
+)
+def test_biased_attention(dtype, batch, heads, length, mask, kind):
+    q, k, v = tensors(dtype, *[(batch, heads, length, 64)] * 3)
+    bias_heads, lens, bounds = 1, None, None
+    if kind == "lengths":
+        lens = torch.full((batch,), 5, dtype=torch.int32)
+    elif kind == "segments":
+        bounds = torch.arange(0, length + 1, 8, dtype=torch.int32)
+    else:
+        bias_heads = mask[1]
+        types = {"bool": torch.uint8, "bias": DTYPES[dtype], "bias32": torch.float32}
+        mask = torch.ones(mask, dtype=types[kind])
+    arguments = (q, k, v, 0.125, None, None, None, mask, lens, bounds, bounds)
+    peak = sbuf_peak(attention.attention, *arguments)
+    item = limits.DTYPE_BYTES[dtype]
+    available = limits.USABLE * limits.SBUF_BYTES["trn2"]
+    count = limits.attention_heads(heads, length, length, 64, item, available, bias_heads)
+    biased = min(count, bias_heads)
+    assert_bounds(peak, limits.attention_bytes(count, length, length, 64, item, biased))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

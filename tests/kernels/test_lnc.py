@@ -29,6 +29,8 @@ def strided(batch, heads, tokens, dim):
     return tuple(rand(batch, heads, tokens, dim) for _ in range(3)) + (dim**-0.5, None, None, None)
 
 
+SEGMENTS = [torch.tensor([0, 1, 30, 50], dtype=torch.int32)] * 2
+
 CASES = {
     "norm rows": (norm.layer_norm, (rand(300, 96), rand(96), rand(96), rand(300, 96), 1e-6)),
     "norm one tile": (norm.rms_norm, (rand(5, 96), rand(96), None, 1e-6)),
@@ -37,9 +39,35 @@ CASES = {
         mlp.mlp,
         (rand(300, 96), rand(96, 200), rand(200), rand(200, 96), rand(96), "gelu", "in_out"),
     ),
+    "mlp inner norm": (
+        mlp.mlp,
+        (rand(300, 96), rand(96, 200), rand(200), rand(200, 96), rand(96), "gelu", "in_out")
+        + (rand(200), rand(200), 1e-6, "layer"),
+    ),
+    "gated mlp": (
+        mlp.swiglu_mlp,
+        (rand(300, 96), rand(96, 400), rand(400), None, None, rand(200, 96), rand(96))
+        + ("silu", "in_out"),
+    ),
+    "modulated rows": (
+        norm.ada_layer_norm,
+        (rand(3, 100, 96), rand(3, 96), rand(3, 96), None, None, rand(3, 100, 96), rand(3, 96))
+        + (1e-6,),
+    ),
+    "modulated one tile": (
+        norm.ada_rms_norm,
+        (rand(2, 5, 96), rand(2, 96), rand(2, 96), rand(96), None, None, 1e-6),
+    ),
     "attention images": (attention.attention, strided(3, 2, 50, 64)),
     "attention heads": (attention.attention, strided(1, 3, 50, 32)),
     "attention one head": (attention.attention, strided(1, 1, 50, 32)),
+    "attention mask": (attention.attention, (*strided(3, 2, 50, 64), rand(3, 2, 50, 50))),
+    "attention mask of heads": (attention.attention, (*strided(1, 3, 50, 32), rand(1, 3, 50, 50))),
+    "attention lengths": (
+        attention.attention,
+        (*strided(3, 2, 50, 64), None, torch.tensor([50, 0, 7], dtype=torch.int32)),
+    ),
+    "attention segments": (attention.attention, (*strided(1, 3, 50, 32), None, None, *SEGMENTS)),
     "block images": (vit_block.vit_block, block(3, 50, 2, 32, 96)),
     "block one image": (vit_block.vit_block, block(1, 17, 2, 32, 96)),
 }

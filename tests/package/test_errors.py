@@ -44,6 +44,19 @@ def mlp(**changed):
     return nv.mlp(X, **arguments)
 
 
+def swiglu(**changed):
+    arguments = {
+        "w_gate": torch.randn(20, 12),
+        "b_gate": torch.randn(20),
+        "w_up": torch.randn(20, 12),
+        "b_up": torch.randn(20),
+        "w_down": torch.randn(12, 20),
+        "b_down": torch.randn(12),
+        **changed,
+    }
+    return nv.swiglu_mlp(X, **arguments)
+
+
 def params(**changed):
     return dataclasses.replace(PARAMS, **changed)
 
@@ -101,8 +114,49 @@ CASES = {
     ),
     "mlp bias": (lambda: mlp(fc1_bias=torch.randn(12)), "mlp: fc1_bias has shape (12,)"),
     "activation": (
-        lambda: mlp(activation="relu"),
-        "mlp: activation is 'relu'; it must be 'gelu' or 'gelu_tanh' or 'quick_gelu'",
+        lambda: mlp(activation="mish"),
+        "mlp: activation is 'mish'; it must be 'gelu' or 'gelu_tanh' or 'quick_gelu' or 'silu' or "
+        "'relu'",
+    ),
+    "inner norm weight": (
+        lambda: mlp(norm_weight=torch.randn(12)),
+        "mlp: norm_weight has shape (12,); it must be (20,), the hidden features",
+    ),
+    "inner norm bias alone": (
+        lambda: mlp(norm_bias=torch.randn(20)),
+        "mlp: norm_bias is given without norm_weight; only a layer norm with a weight has a bias",
+    ),
+    "inner rms norm with a bias": (
+        lambda: mlp(norm_weight=torch.randn(20), norm_bias=torch.randn(20), norm="rms"),
+        "mlp: norm_bias is given with norm='rms'",
+    ),
+    "inner norm eps": (
+        lambda: mlp(norm_weight=torch.randn(20), norm_eps=-1.0),
+        "mlp: norm_eps is -1.0; it must be a number",
+    ),
+    "gate weight": (
+        lambda: swiglu(w_gate=torch.randn(20, 11)),
+        "swiglu_mlp: w_gate has shape (20, 11); it must be (any, 12), that is (out_features, in_fe",
+    ),
+    "up rows": (
+        lambda: swiglu(w_up=torch.randn(19, 12), b_up=None),
+        "swiglu_mlp: w_up has 19 rows; it must have those of w_gate, 20",
+    ),
+    "down weight": (
+        lambda: swiglu(w_down=torch.randn(12, 40)),
+        "swiglu_mlp: w_down has shape (12, 40); it must be (any, 20)",
+    ),
+    "shift": (
+        lambda: nv.ada_layer_norm(X, X[0], X[:, 0]),
+        "shift has shape (5, 12); it must be (2, 12), one row an image, or (2, 1, 12)",
+    ),
+    "modulated dimensions": (
+        lambda: nv.ada_rms_norm(X[0], X[0, :1], X[0, :1]),
+        "ada_rms_norm: x has shape (5, 12); it must have exactly 3 dimensions",
+    ),
+    "gate without residual": (
+        lambda: nv.ada_layer_norm(X, X[:, 0], X[:, 0], gate=X[:, 0]),
+        "gate is given without residual; it weighs x in the sum with residual",
     ),
     "query": (
         lambda: attend(HEADS[0, 0, 0]),
@@ -213,7 +267,8 @@ CASES = {
     "norm name": (lambda: params(norm="batch"), "norm is 'batch'; it must be 'layer' or 'rms'"),
     "kernel name": (
         lambda: nv.supports("softmax"),
-        "name is 'softmax'; it must be attention, layer_norm, linear, mlp, rms_norm or vit_block",
+        "name is 'softmax'; it must be ada_layer_norm, ada_rms_norm, attention, layer_norm, "
+        "linear, mlp, rms_norm, swiglu_mlp or vit_block",
     ),
     "sizes": (
         lambda: nv.supports("linear", tokens=5),

@@ -89,6 +89,63 @@ def test_mlp(dtype, activation, layouts):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("storage", ["split", "packed rows", "packed columns"])
+@pytest.mark.parametrize("norm", [None, "layer", "rms"])
+def test_swiglu_mlp(dtype, storage, norm):
+    x, w12, b12, w3, b3 = parameters((2, 3, 12), (40, 12), (40,), (5, 20), (5,), dtype=dtype)
+    weight, bias = parameters((20,), (20,), dtype=dtype)
+    bias = bias if norm == "layer" else None
+    gate, up = F.linear(x, w12, b12).chunk(2, dim=-1)
+    wide = gate if dtype == torch.float64 else gate.float()
+    hidden = F.silu(wide).to(dtype) * up
+    if norm == "layer":
+        hidden = F.layer_norm(hidden, (20,), weight, bias, 1e-3)
+    elif norm == "rms":
+        hidden = F.rms_norm(hidden, (20,), weight, 1e-3)
+    stored, w3 = (packed(w12), packed(w3)) if storage == "packed columns" else (w12, w3)
+    halves = [half.clone() if storage == "split" else half for half in stored.chunk(2)]
+    biases = b12.chunk(2)
+    inner = dict(norm_weight=weight, norm_bias=bias, norm_eps=1e-3, norm=norm) if norm else {}
+    out = nv.swiglu_mlp(x, halves[0], biases[0], halves[1], biases[1], w3, b3, **inner)
+    torch.testing.assert_close(out, F.linear(hidden, w3, b3))
+
+
+@pytest.mark.parametrize("norm", ["layer", "rms"])
+def test_mlp_with_a_norm_inside(norm):
+    x, w1, w2, weight = parameters((2, 3, 12), (20, 12), (5, 20), (20,), dtype=torch.float32)
+    hidden = F.relu(F.linear(x, w1))
+    twin = {"layer": F.layer_norm, "rms": F.rms_norm}[norm]
+    hidden = twin(hidden, (20,), weight, eps=1e-2)
+    out = nv.mlp(x, w1, None, w2, None, "relu", norm_weight=weight, norm_eps=1e-2, norm=norm)
+    torch.testing.assert_close(out, F.linear(hidden, w2))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("expanded", [True, False])
+@pytest.mark.parametrize("kind", ["layer", "rms"])
+def test_modulated_norms(dtype, expanded, kind):
+    """In float32 and float64 the lines of a DiT block; narrower, those lines in float32."""
+    x, residual, gate, shift, scale, weight = parameters(
+        (2, 5, 12), (2, 5, 12), (2, 12), (2, 12), (2, 12), (12,), dtype=dtype
+    )
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    total = residual.to(wide) + gate[:, None].to(wide) * x.to(wide)
+    function = {"layer": nv.ada_layer_norm, "rms": nv.ada_rms_norm}[kind]
+    twin = {"layer": F.layer_norm, "rms": F.rms_norm}[kind]
+
+    def modulated(tensor, weight):
+        weight = None if weight is None else weight.to(wide)
+        normed = twin(tensor.to(wide), (12,), weight, eps=1e-3)
+        return (normed * (1 + scale[:, None].to(wide)) + shift[:, None].to(wide)).to(dtype)
+
+    rows = [row[:, None] if expanded else row for row in (shift, scale)]
+    torch.testing.assert_close(function(x, *rows, eps=1e-3), modulated(x, None))
+    out, stream = function(x, *rows, weight=weight, eps=1e-3, residual=residual, gate=gate)
+    torch.testing.assert_close(out, modulated(total, weight))
+    torch.testing.assert_close(stream, total.to(dtype))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("strided", [True, False])
 @pytest.mark.parametrize("scale", [None, 0.3])
 def test_attention(dtype, strided, scale):

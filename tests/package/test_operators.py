@@ -70,8 +70,43 @@ def cases(dtype):
     yield ops.add_rms_norm, (new(5, 8), new(5, 8), None, 1e-5)
     yield ops.linear, (new(5, 8), new(3, 8), new(3), "out_in")
     yield ops.linear, (new(5, 8), new(8, 3), None, "in_out")
-    yield ops.mlp, (new(5, 8), new(20, 8), new(20), new(3, 20), new(3), "gelu", "out_in")
-    yield ops.mlp, (new(5, 8), new(8, 20), None, new(20, 3), None, "gelu_tanh", "in_out")
+    yield (
+        ops.mlp,
+        (new(5, 8), new(20, 8), new(20), new(3, 20), new(3), "gelu", "out_in")
+        + (new(20), new(20), 1e-3, "layer"),
+    )
+    yield (
+        ops.mlp,
+        (new(5, 8), new(8, 20), None, new(20, 3), None, "gelu_tanh", "in_out")
+        + (None, None, 0.0, None),
+    )
+    yield (
+        ops.swiglu_mlp,
+        (new(5, 8), new(20, 8), new(20), new(20, 8), new(20), new(3, 20), new(3), "silu", "out_in")
+        + (new(20), None, 1e-3, "rms"),
+    )
+    yield (
+        ops.swiglu_mlp,
+        (new(5, 8), new(8, 20), None, new(8, 20), None, new(20, 3), None, "gelu", "in_out")
+        + (None, None, 0.0, None),
+    )
+    images, rows = (2, 5, 8), (2, 8)
+    yield ops.ada_layer_norm, (new(*images), new(*rows), new(*rows), new(8), new(8), 1e-5)
+    yield ops.ada_layer_norm, (new(*images), new(*rows), new(*rows), None, None, 1e-5)
+    yield (
+        ops.add_ada_layer_norm,
+        (new(*images), new(*rows), new(*rows), new(8), new(8), new(*images), new(*rows), 1e-5),
+    )
+    yield (
+        ops.add_ada_layer_norm,
+        (new(*images), new(*rows), new(*rows), None, None, new(*images), None, 1e-5),
+    )
+    yield ops.ada_rms_norm, (new(*images), new(*rows), new(*rows), new(8), 1e-5)
+    yield (
+        ops.add_ada_rms_norm,
+        (new(*images), new(*rows), new(*rows), None, new(*images), new(*rows), 1e-5),
+    )
+
     def attention(q, k, v, mask=None, lens=None, segments=None):
         return ops.attention, (q, k, v, 0.4, mask, lens, segments, segments)
 

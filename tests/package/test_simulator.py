@@ -63,6 +63,12 @@ def calls(dtype):
     w1, b1 = new(HIDDEN, WIDTH, dtype=dtype) * 0.1, new(HIDDEN, dtype=dtype)
     w2, b2 = new(WIDTH, HIDDEN, dtype=dtype) * 0.1, new(WIDTH, dtype=dtype)
     packed1, packed2 = w1.t().contiguous().t(), w2.t().contiguous().t()
+    w12, b12 = torch.cat([w1, w1.flip(0)]), torch.cat([b1, -b1])
+    gate, up = w12.chunk(2)
+    bias_gate, bias_up = b12.chunk(2)
+    left, right = w12.t().contiguous().t().chunk(2)
+    inner, inner_bias = new(HIDDEN, dtype=dtype), new(HIDDEN, dtype=dtype)
+    shift, scale, mix = (new(2, WIDTH, dtype=dtype) for _ in range(3))
     params = block(dtype)
     bare = nv.BlockParams(
         **{
@@ -96,6 +102,23 @@ def calls(dtype):
         "mlp": lambda: nv.mlp(x, w1, b1, w2, b2),
         "mlp packed": lambda: nv.mlp(x, packed1, None, packed2, b2, "gelu_tanh"),
         "mlp mixed": lambda: nv.mlp(x, packed1, b1, w2, None, "quick_gelu"),
+        "mlp norm": lambda: nv.mlp(
+            x, w1, b1, w2, b2, norm_weight=inner, norm_bias=inner_bias
+        ),
+        "swiglu_mlp": lambda: nv.swiglu_mlp(x, gate, bias_gate, up, bias_up, w2, b2),
+        "swiglu_mlp columns": lambda: nv.swiglu_mlp(
+            x, left, bias_gate, right, bias_up, packed2, b2
+        ),
+        "swiglu_mlp gate last": lambda: nv.swiglu_mlp(x, right, None, left, bias_up, packed2, b2),
+        "swiglu_mlp mixed": lambda: nv.swiglu_mlp(x, left, None, up, bias_up, packed2, None),
+        "swiglu_mlp norm": lambda: nv.swiglu_mlp(
+            x, gate, None, up, None, w2, None, norm_weight=inner, norm="rms"
+        ),
+        "ada_layer_norm": lambda: nv.ada_layer_norm(x, shift, scale[:, None], weight=weight),
+        "ada_layer_norm residual": lambda: nv.ada_layer_norm(
+            x, shift, scale, weight=weight, bias=bias, residual=residual, gate=mix
+        ),
+        "ada_rms_norm": lambda: nv.ada_rms_norm(x, shift, scale, residual=residual),
         "attention strided": attend("strided"),
         "attention dense": attend("dense"),
         "attention sliced": attend("sliced"),

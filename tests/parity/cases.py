@@ -26,6 +26,7 @@ HEAD_DIMS = (32, 64, 72, 80, 88, 128)
 WIDTHS = (192, 384, 768, 1152)
 HIDDENS = (512, 3072, 4304)
 ACTIVATIONS = ("gelu", "gelu_tanh", "quick_gelu")
+GATES = ("silu", "gelu", "gelu_tanh", "quick_gelu", "relu")
 EPS = (1e-12, 1e-6, 1e-5)
 
 # (width, heads, head size) of blocks: every width and head size, also with heads * size != width.
@@ -39,6 +40,20 @@ BLOCKS = (
     (384, 4, 88),
     (1152, 18, 64),
 )
+
+
+# (width, hidden, bias, norm, packed) of gated MLPs: EVA02 Ti, B and L, Qwen2.5-VL, DINOv3 H+,
+# AIMv2 L and DINOv2 g, as their models store them.
+GATED = {
+    "eva02_ti": (192, 512, True, None, "gate first"),
+    "eva02_s": (384, 1024, True, None, "gate first"),
+    "eva02_b": (768, 2048, True, "layer", None),
+    "eva02_l": (1024, 2730, True, "layer", None),
+    "qwen2_5_vl": (1280, 3420, True, None, None),
+    "dinov3_hplus": (1280, 5120, True, None, None),
+    "aimv2_l": (1024, 2816, False, None, None),
+    "dinov2_g": (1536, 4096, True, None, "gate first"),
+}
 
 
 @dataclass(frozen=True)
@@ -116,6 +131,28 @@ def mlp_grid():
         )  # fmt: skip
 
 
+def gated_grid():
+    for index, (width, hidden, bias, norm, packed) in enumerate(GATED.values()):
+        # One family a token count in the short grid, all of them in the long one.
+        for tokens in TOKENS:
+            long = tokens != TOKENS[(index + 1) % 8]
+            yield from row(
+                "swiglu_mlp", long=long, tokens=tokens, width=width, hidden=hidden, bias=bias,
+                norm=norm, packed=packed, layout=("in_out", "out_in")[index // 2 % 2],
+            )  # fmt: skip
+
+
+def ada_grid():
+    # The tokens of DiT-XL/2 at 256 and 512 pixels, and of windows and class tokens beside them.
+    shapes = itertools.product((*TOKENS, 256), WIDTHS)
+    for index, (tokens, width) in enumerate(shapes):
+        for kernel, form in (("ada_layer_norm", index % 3), ("ada_rms_norm", (index + 1) % 3)):
+            yield from row(
+                kernel, tokens=tokens, width=width, batch=1 + index % 3, affine=index % 2 == 1,
+                residual=form > 0, gate=form > 1, eps=EPS[index // 3 % 3],
+            )  # fmt: skip
+
+
 def block_grid():
     for number, dtype in enumerate(DTYPES):
         for index, tokens in enumerate(2 * TOKENS):
@@ -144,6 +181,8 @@ GRID = [
     *attention_grid(),
     *linear_grid(),
     *mlp_grid(),
+    *gated_grid(),
+    *ada_grid(),
     *block_grid(),
     *row("attention", tokens=1025, head_dim=64, heads=1),
     *row("attention", tokens=4096, head_dim=64, heads=1),  # limits.SEQUENCE_MAX
@@ -176,6 +215,39 @@ HOSTILE = [
     # A negative scale: the largest weight belongs to the smallest product.
     *row("attention", tokens=50, scale=-1.0),
     *row("attention", tokens=50, values="logits", scale=-1.0),
+    # One key that takes most of the weight; a few channels a hundred times the rest.
+    *row("attention", tokens=197, values="sink"),
+    *row("attention", tokens=150, head_dim=32, values="sink", mask="bool"),
+    *row("attention", tokens=197, values="outliers"),
+    *row("attention", tokens=50, head_dim=80, values="outliers", mask="shift", axes="1HQ"),
+    # Masks over scores of 1e4, biases of 1e4, minus infinity, queries that see no key.
+    *(
+        case
+        for mask in inputs.MASKS
+        for case in [
+            *row("attention", tokens=130, head_dim=32, keys=70, mask=mask),
+            *row("attention", tokens=64, head_dim=80, mask=mask, values="logits", scale=1.0),
+        ]
+    ),
+    *row("attention", tokens=130, mask="bool", values="logits", scale=-1.0),
+    *row("attention", tokens=130, mask="infinite", scale=-0.2),
+    *(
+        case
+        for mask, scale in itertools.product(("bool", "infinite"), (2.0**-10, 2.0**10))
+        for case in row("attention", tokens=130, mask=mask, scale=scale)
+    ),
+    *row("attention", tokens=577, mask="bool", axes="11Q", values="logits", scale=0.7),
+    # Images without a key, with one, with one tile and one more or less.
+    *row("attention", tokens=50, keys=257, batch=6, lens=(0, 1, 128, 129, 256, 257)),
+    *row("attention", tokens=50, keys=513, batch=2, lens=(512, 513), values="logits", scale=0.3),
+    # Segments of one token, more of them than partitions, without keys, over scores of 1e4.
+    *row("attention", tokens=300, segments="ones"),
+    *row("attention", tokens=150, head_dim=32, segments=(1, 100, 1, 1, 47)),
+    *row("attention", tokens=150, head_dim=72, segments=(1, 100, 49), values="logits", scale=1.0),
+    *row(
+        "attention", tokens=150, keys=30, head_dim=32, segments=(1, 100, 1, 1, 47),
+        key_segments=(4, 1, 0, 5, 20),
+    ),
     *row("linear", tokens=130, in_features=768, values="outliers"),
     *row("linear", tokens=130, in_features=768, values="offset"),
     *row("linear", tokens=130, in_features=768, values="huge", layout="out_in"),
@@ -186,6 +258,31 @@ HOSTILE = [
         for case in row("mlp", tokens=50, hidden=512, activation=activation, spread=30.0)
     ),
     *row("mlp", tokens=130, width=384, values="outliers"),
+    *row("mlp", tokens=130, width=384, values="outliers", norm="layer"),
+    *(
+        case
+        for activation in GATES
+        for case in row("swiglu_mlp", tokens=50, activation=activation, spread=30.0)
+    ),
+    *(
+        case
+        for norm in (None, "layer", "rms")
+        for case in [
+            *row("swiglu_mlp", tokens=130, width=384, values="outliers", norm=norm),
+            # The hidden values of about 1e6 are beyond float16.
+            *row(
+                "swiglu_mlp", dtypes=("bf16", "fp32"), tokens=130, width=384, values="offset",
+                norm=norm,
+            ),
+        ]  # fmt: skip
+    ),
+    *(
+        case
+        for kernel in ("ada_layer_norm", "ada_rms_norm")
+        for values in ("equal", "faint", "offset", "outliers", "huge")
+        for case in row(kernel, tokens=65, width=768, values=values)
+    ),
+    *row("ada_layer_norm", tokens=65, width=768, values="outliers", residual=True, gate=True),
     *row("vit_block", tokens=50, logits=1e4),
     *row("vit_block", tokens=197, heads=2, head_dim=80, logits=1e4, norm="rms"),
     *(
@@ -211,11 +308,38 @@ LAYOUT = [
         for case in [
             *row("linear", tokens=65, in_features=200, out_features=130, layout=layout, bias=bias),
             *row("mlp", tokens=65, width=200, hidden=300, layout=layout, bias=bias),
+            *row("swiglu_mlp", tokens=65, width=200, hidden=300, layout=layout, bias=bias),
         ]
     ),
 ]
 
 OPTIONS = [
+    *(
+        case
+        for layout, packed, norm, bias in itertools.product(
+            ("in_out", "out_in"), ("gate first", "gate last"), (None, "layer"), (True, False)
+        )
+        for case in row(
+            "swiglu_mlp", tokens=65, width=200, hidden=300, layout=layout, packed=packed,
+            norm=norm, bias=bias,
+        )  # fmt: skip
+    ),
+    *row("swiglu_mlp", tokens=50, activation="gelu", norm="rms", out=130),
+    *row("swiglu_mlp", tokens=600, width=130, hidden=200, norm="rms", bias=False),
+    *row("mlp", tokens=50, hidden=300, activation="silu"),
+    *row("mlp", tokens=50, hidden=300, activation="relu"),
+    *(
+        case
+        for norm, bias in itertools.product(("layer", "rms"), (True, False))
+        for case in row("mlp", tokens=150, width=200, hidden=300, norm=norm, bias=bias)
+    ),
+    # An image a row, images that end inside tiles, more columns than a block.
+    *row("ada_layer_norm", tokens=1, batch=5, affine=True),
+    *row("ada_layer_norm", tokens=256, width=1152, batch=2, residual=True, gate=True),  # DiT-XL/2
+    *row("ada_layer_norm", tokens=130, batch=3, residual=True, gate=True, affine=True),
+    *row("ada_layer_norm", tokens=3, width=3200, residual=True, gate=True),
+    *row("ada_rms_norm", tokens=130, batch=3, residual=True),
+    *row("ada_rms_norm", tokens=3, width=3200, affine=True),
     *(
         case
         for kernel in ("layer_norm", "rms_norm")
@@ -233,6 +357,32 @@ OPTIONS = [
     *row("attention", tokens=50, batch=3, heads=5, head_dim=104),
     *row("attention", tokens=17, batch=1, heads=70, head_dim=32, layout="packed"),
     *row("attention", tokens=197, scale=0.3),
+    # Masks and biases of every axis that may be missing; several blocks, and passes of heads.
+    *(
+        case
+        for index, axes in enumerate(("BHQ", "1HQ", "B1Q", "11Q", "BH1", "B11", "111"))
+        for case in row(
+            "attention", tokens=150, keys=140, head_dim=(32, 64, 72)[index % 3], batch=2, heads=3,
+            mask=("bool", "bias", "infinite")[index // 3], axes=axes, layout="mixed",
+        )
+    ),
+    *row("attention", tokens=600, keys=577, head_dim=72, mask="bias"),
+    *row("attention", tokens=1200, keys=40, batch=2, heads=1, head_dim=32, mask="bool", axes="11Q"),
+    *row("attention", tokens=17, heads=70, head_dim=32, mask="bias"),
+    # Windows of Swin, which are many images.
+    *row("attention", tokens=49, batch=8, heads=3, head_dim=32, mask="shift", layout="packed"),
+    *row("attention", tokens=64, batch=4, heads=4, head_dim=32, mask="shift", layout="packed"),
+    *row("attention", tokens=144, batch=2, heads=6, head_dim=32, mask="shift", axes="1HQ"),
+    # BEiT, SigLIP2 NaFlex, a Qwen-VL image in windows.
+    *row("attention", tokens=197, batch=2, heads=12, mask="bias", axes="1HQ", layout="packed"),
+    *row("attention", tokens=256, batch=2, heads=4, head_dim=72, mask="bool", axes="B1Q"),
+    *row("attention", tokens=256, heads=2, head_dim=80, segments=(64,) * 4, layout="packed"),
+    # Fewer heads of keys and values than of queries, and more images times heads than 512.
+    *row("attention", tokens=50, heads=6, kv_heads=2, head_dim=32, layout="mixed"),
+    *row("attention", tokens=130, batch=2, heads=4, kv_heads=1, head_dim=80, mask="bias"),
+    *row("attention", tokens=17, heads=70, kv_heads=35, head_dim=32, layout="transposed"),
+    *row("attention", tokens=5, batch=33, heads=16),
+    *row("attention", tokens=5, batch=33, heads=16, mask="bool", axes="B11"),
     *row("linear", tokens=700, in_features=130, out_features=1000),
     *row("mlp", tokens=50, hidden=512, out=130, activation="gelu_tanh"),
     *row("mlp", tokens=600, width=130, hidden=200),

@@ -12,6 +12,8 @@ ACTIVATIONS = {
     "gelu": F.gelu,
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
     "quick_gelu": lambda x: x * torch.sigmoid(1.702 * x),
+    "silu": F.silu,
+    "relu": F.relu,
 }
 
 
@@ -38,9 +40,53 @@ def linear(x, weight, bias, weight_layout):
     return F.linear(x, weight, bias)
 
 
-def mlp(x, fc1_weight, fc1_bias, fc2_weight, fc2_bias, activation, weight_layout):
+def ada_layer_norm(x, shift, scale, weight, bias, residual, gate, eps):
+    return _ada_norm(
+        x, shift, scale, residual, gate,
+        lambda total: F.layer_norm(total, total.shape[-1:], weight, bias, eps),
+    )  # fmt: skip
+
+
+def ada_rms_norm(x, shift, scale, weight, residual, gate, eps):
+    return _ada_norm(
+        x, shift, scale, residual, gate,
+        lambda total: F.rms_norm(total, total.shape[-1:], weight, eps),
+    )  # fmt: skip
+
+
+def _ada_norm(x, shift, scale, residual, gate, norm):
+    shift, scale = shift[:, None], scale[:, None]
+    if residual is None:
+        return norm(x) * (1 + scale) + shift
+    total = residual + (x if gate is None else gate[:, None] * x)
+    return norm(total) * (1 + scale) + shift, total
+
+
+def mlp(
+    x, fc1_weight, fc1_bias, fc2_weight, fc2_bias, activation, weight_layout, norm_weight=None,
+    norm_bias=None, norm_eps=0.0, norm=None,
+):  # fmt: skip
     hidden = ACTIVATIONS[activation](linear(x, fc1_weight, fc1_bias, weight_layout))
+    if norm is not None:
+        hidden = _norm(hidden, norm_weight, norm_bias, norm_eps, norm)
     return linear(hidden, fc2_weight, fc2_bias, weight_layout)
+
+
+def swiglu_mlp(
+    x, gate_weight, gate_bias, up_weight, up_bias, down_weight, down_bias, activation,
+    weight_layout, norm_weight=None, norm_bias=None, norm_eps=0.0, norm=None,
+):  # fmt: skip
+    if up_weight is None:
+        gate, up = linear(x, gate_weight, gate_bias, weight_layout).chunk(2, -1)
+    elif gate_weight is None:
+        up, gate = linear(x, up_weight, up_bias, weight_layout).chunk(2, -1)
+    else:
+        gate = linear(x, gate_weight, gate_bias, weight_layout)
+        up = linear(x, up_weight, up_bias, weight_layout)
+    hidden = ACTIVATIONS[activation](gate) * up
+    if norm is not None:
+        hidden = _norm(hidden, norm_weight, norm_bias, norm_eps, norm)
+    return linear(hidden, down_weight, down_bias, weight_layout)
 
 
 def attention(

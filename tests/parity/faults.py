@@ -70,8 +70,13 @@ EQUAL = dict(rows=20, width=768, values="equal", eps=1e-12)
 # Two key tiles, the last with 69 of 128 rows, and a query tile of the same size.
 ATTENTION = dict(tokens=197, head_dim=32)
 SCORES = dict(tokens=64, keys=577, head_dim=64, values="logits", scale=1.0)
+BIASED = dict(tokens=150, keys=140, head_dim=32, heads=3, mask="bias")
+SEGMENTS = dict(tokens=150, head_dim=32, segments=(1, 100, 1, 1, 47))
 LINEAR = dict(tokens=65, in_features=200, out_features=700)
 MLP = dict(tokens=65, width=200, hidden=300)
+INNER = dict(MLP, norm="layer")
+ADA = dict(tokens=65, width=200, batch=3)
+SUM = dict(ADA, residual=True, gate=True)
 BLOCK = dict(tokens=17, width=136, heads=2, head_dim=32, hidden=200, batch=2, layer_scale=True)
 
 FAULTS = [
@@ -102,7 +107,7 @@ FAULTS = [
     ),
     Fault(
         "layer_norm", "residual subtracted", "norm.py",
-        "data1=block, data2=other, op=nl.add)", "data1=block, data2=other, op=nl.subtract)",
+        "data1=update, data2=other, op=nl.add)", "data1=update, data2=other, op=nl.subtract)",
         dict(NORM, residual=True),
     ),
     Fault(
@@ -127,6 +132,61 @@ FAULTS = [
         "rms_norm", "weight dropped", "norm.py",
         "values, nl.multiply, self.deviation, nl.multiply, self.weight)",
         "values, nl.multiply, self.deviation, nl.multiply, None)", NORM,
+    ),
+    # ada_layer_norm and ada_rms_norm
+    Fault(
+        "ada_layer_norm", "scale without the one", "norm.py",
+        "scale_rows(self.weight, scale_row, nl.add, 1.0,",
+        "scale_rows(self.weight, scale_row, nl.add, 0.0,", ADA, "bf16",
+    ),
+    Fault(
+        "ada_layer_norm", "weight of the norm dropped", "norm.py",
+        "scale_row, nl.add, 1.0, nl.multiply, weight)",
+        "scale_row, nl.add, 1.0, nl.multiply, None)", dict(ADA, affine=True), "bf16",
+    ),
+    Fault(
+        "ada_layer_norm", "bias of the norm not scaled", "norm.py",
+        "scale_rows(offset, scale_row, nl.add, 1.0, nl.multiply, bias)",
+        "nisa.tensor_copy(dst=offset, src=bias)", dict(ADA, affine=True), "bf16",
+    ),
+    Fault(
+        "ada_layer_norm", "shift dropped where the norm has a bias", "norm.py",
+        "dst=offset, data1=offset, data2=self.bias, op", "dst=offset, data1=offset, data2=bias, op",
+        dict(ADA, affine=True), "bf16",
+    ),
+    Fault(
+        "ada_layer_norm", "modulation of the first image for all", "norm.py",
+        "(batch * width,)), image * width, width)", "(batch * width,)), 0, width)", ADA, "bf16",
+    ),
+    Fault(
+        "ada_layer_norm", "images before an image modulated again", "norm.py",
+        "low = max(begin, image * length)", "low = begin", ADA, "bf16",
+    ),
+    Fault(
+        "ada_layer_norm", "last token of an image skipped", "norm.py",
+        "high = min(end, (image + 1) * length)", "high = min(end, (image + 1) * length - 1)", ADA,
+        "bf16",
+    ),
+    Fault(
+        "ada_layer_norm", "gate dropped", "norm.py",
+        "                    modulation.gate,\n", "                    None,\n", SUM, "bf16",
+    ),
+    Fault(
+        "ada_layer_norm", "gate on the residual", "norm.py",
+        "dst=update, data1=block, data2=gate", "dst=update, data1=other, data2=gate", SUM, "bf16",
+    ),
+    Fault(
+        "ada_layer_norm", "scale and shift exchanged", "norm.py",
+        "scale_row = image_row(scale, image)", "scale_row = image_row(shift, image)", ADA, "bf16",
+    ),
+    Fault(
+        "ada_rms_norm", "shift dropped", "norm.py",
+        "target = self.dst if self.bias == None else values\n",
+        "target = self.dst\n            self.bias = None\n", ADA, "bf16",
+    ),
+    Fault(
+        "ada_rms_norm", "mean subtracted", "norm.py",
+        'None, residual, gate, eps, "rms")', 'None, residual, gate, eps, "layer")', ADA,
     ),
     # linear
     Fault(
@@ -183,13 +243,89 @@ FAULTS = [
     ),
     Fault(
         "mlp", "second bias dropped", "mlp.py",
-        "hidden, fc2_weight, layout, fc2_bias, scale", "hidden, fc2_weight, layout, None, scale",
+        "weights.layout, bias, scale, residual)", "weights.layout, None, scale, residual)",
         MLP, "bf16",
     ),
     Fault(
         "mlp", "tail of a vector shifted by one", "tiles.py",
         "src=vector[base + full * step : base + here].expand_dim(0),",
         "src=vector[base + full * step - 1 : base + here - 1].expand_dim(0),", MLP, "bf16",
+    ),
+    Fault(
+        "mlp", "inner norm dropped", "mlp.py",
+        "inner = None if norm == None else (norm_weight, norm_bias, norm_eps, norm)\n"
+        "    weights = plain_weights(",
+        "inner = None\n    weights = plain_weights(", INNER, "bf16",
+    ),
+    Fault(
+        "mlp", "first bias dropped before an inner norm", "mlp.py",
+        "up_row = broadcast_row(up_bias, up_first, hidden)", "up_row = None", INNER, "bf16",
+    ),
+    Fault(
+        "mlp", "tail tile of an inner norm dropped", "mlp.py",
+        "norm_columns.push(rows[0:here, tile, :])", "norm_columns.push(rows[:, tile, :])", INNER,
+        "bf16",
+    ),
+    Fault(
+        "mlp", "weight of the inner norm dropped", "norm.py",
+        "self.weight = load_columns(weight, 0, width, PARTITIONS)", "self.weight = None", INNER,
+        "bf16",
+    ),
+    Fault(
+        "mlp", "relu for silu", "mlp.py",
+        "return nl.silu\n", "return nl.relu\n", dict(MLP, activation="silu"), "bf16",
+    ),
+    # swiglu_mlp
+    Fault(
+        "swiglu_mlp", "gate and up exchanged", "mlp.py",
+        "        gate = (gate_weight, gate_bias, 0)\n        up = (up_weight, up_bias, 0)\n",
+        "        up = (gate_weight, gate_bias, 0)\n        gate = (up_weight, up_bias, 0)\n",
+        MLP, "bf16",
+    ),
+    Fault(
+        "swiglu_mlp", "wrong half of a packed matrix activated", "mlp.py",
+        "gate = (gate_weight, gate_bias, 0)\n        up = (gate_weight, gate_bias, hidden)\n",
+        "up = (gate_weight, gate_bias, 0)\n        gate = (gate_weight, gate_bias, hidden)\n",
+        dict(MLP, packed="gate first"), "bf16",
+    ),
+    Fault(
+        "swiglu_mlp", "gate-last order ignored", "mlp.py",
+        "        gate = (up_weight, up_bias, hidden)\n        up = (up_weight, up_bias, 0)\n",
+        "        gate = (up_weight, up_bias, 0)\n        up = (up_weight, up_bias, hidden)\n",
+        dict(MLP, packed="gate last"), "bf16",
+    ),
+    Fault(
+        "swiglu_mlp", "bias of up multiplied instead of added", "mlp.py",
+        "data=up, op0=nl.add, operand0=up_bias, op1", "data=up, op0=nl.multiply, "
+        "operand0=up_bias, op1", MLP, "bf16",
+    ),
+    Fault(
+        "swiglu_mlp", "gate bias of the first half of a packed vector for up", "mlp.py",
+        "up_column = load_columns(up_bias, up_first,", "up_column = load_columns(up_bias, 0,",
+        dict(MLP, packed="gate first"), "bf16",
+    ),
+    Fault(
+        "swiglu_mlp", "gate bias dropped", "mlp.py",
+        "nisa.activation(dst=active, op=activation, data=gate, bias=gate_bias)",
+        "nisa.activation(dst=active, op=activation, data=gate)", MLP, "bf16",
+    ),
+    Fault(
+        "swiglu_mlp", "second bank of tokens written over the first", "mlp.py",
+        "low = token + part * BANK", "low = token",
+        dict(tokens=600, width=64, hidden=100), "bf16",
+    ),
+    Fault(
+        "swiglu_mlp", "activation of the product", "mlp.py",
+        "data1=up, data2=active, op=nl.multiply)",
+        "data1=up, data2=gate, op=nl.multiply)\n"
+        "        nisa.activation(dst=dst, op=activation, data=dst)",
+        dict(MLP, bias=False, norm="layer"), "bf16",
+    ),
+    Fault(
+        "swiglu_mlp", "gate bias row of a packed vector from its start", "mlp.py",
+        "up_row = broadcast_row(up_bias, up_first, hidden)",
+        "up_row = broadcast_row(up_bias, 0, hidden)",
+        dict(INNER, packed="gate first"), "bf16",
     ),
     # attention
     Fault(
@@ -250,6 +386,95 @@ FAULTS = [
         "attention", "second pass of heads stored over the first", "attention.py",
         "out, image, start, size, first, rows)\n", "out, image, start, size, 0, rows)\n",
         dict(tokens=17, heads=70, head_dim=32), "bf16",
+    ),
+    Fault(
+        "attention", "factor of the bias forgotten", "score_bias.py",
+        "factor = 1.0 / scale", "factor = 1.0", BIASED, "bf16",
+    ),
+    Fault(
+        "attention", "bias left out of the maxima", "attention.py",
+        "self.bias.add_rows(psum[:, head - first, :], head, tile, low)", "pass",
+        dict(BIASED, mask="huge"),
+    ),
+    Fault(
+        "attention", "bias of the first tile of queries for all", "score_bias.py",
+        "rows = self.rows(head, tile)\n            for",
+        "rows = self.rows(head, 0)\n            for", BIASED, "bf16",
+    ),
+    Fault(
+        "attention", "bias of the first head for all", "score_bias.py",
+        "0 if shared else head, :]", "0, :]", BIASED, "bf16",
+    ),
+    Fault(
+        "attention", "bias of the first image for all", "score_bias.py",
+        "here = image if batch > 1 else 0", "here = 0", dict(BIASED, batch=2), "bf16",
+    ),
+    Fault(
+        "attention", "bias of the first block of queries for all", "score_bias.py",
+        "token = start if q_len > 1 else 0", "token = 0",
+        dict(BIASED, tokens=577, keys=49), "bf16",
+    ),
+    Fault(
+        "attention", "bias of the first pass of heads for all", "score_bias.py",
+        "low = first if heads > 1 else 0\n        high = first + count if",
+        "low = 0\n        high = count if",
+        dict(BIASED, tokens=17, heads=70), "bf16",
+    ),
+    Fault(
+        "attention", "bias of the first key tile for all", "score_bias.py",
+        "stationary=rows[0:count, low : low + keys]", "stationary=rows[0:count, 0:keys]", BIASED,
+        "bf16",
+    ),
+    Fault(
+        "attention", "minus infinity not clamped", "score_bias.py",
+        "value=-self.scaling.fill", 'value=float("-inf")', dict(BIASED, mask="infinite"), "bf16",
+    ),
+    Fault(
+        "attention", "a query without a key gets a mean", "attention.py",
+        "return self.bias.bounded(largest)", "return largest", dict(BIASED, mask="bool"),
+    ),
+    Fault(
+        "attention", "a query without a key gets NaN", "attention.py",
+        "operand0=SMALLEST_SUM", "operand0=0.0", dict(BIASED, mask="bool"), "bf16",
+    ),
+    Fault(
+        "attention", "mask turned round", "score_bias.py",
+        "scale=fill, bias=-fill", "scale=-fill", dict(BIASED, mask="bool"), "bf16",
+    ),
+    Fault(
+        "attention", "fill that a score of 1e4 passes", "score_bias.py",
+        "MASK_STEP = 16384.0\n", "MASK_STEP = 0.5\n",
+        dict(BIASED, mask="bool", values="logits", scale=1.0), "fp16",
+    ),
+    Fault(
+        "attention", "one key more than the length", "score_bias.py",
+        "self.positions, nl.greater_equal, length", "self.positions, nl.greater, length",
+        dict(tokens=20, keys=50, lens=(31,), head_dim=32),
+    ),
+    Fault(
+        "attention", "length of the first image for all", "score_bias.py",
+        "load_row(self.kv_lens, image, 1)", "load_row(self.kv_lens, 0, 1)",
+        dict(tokens=20, keys=50, batch=2, lens=(31, 50), head_dim=32),
+    ),
+    Fault(
+        "attention", "a segment begins one key late", "score_bias.py",
+        "op0=nl.greater_equal,\n                operand0=starts",
+        "op0=nl.greater,\n                operand0=starts", SEGMENTS,
+    ),
+    Fault(
+        "attention", "a segment begins one query late", "score_bias.py",
+        "op0=nl.less_equal", "op0=nl.less", SEGMENTS,
+    ),
+    Fault(
+        "attention", "segments beyond the first 128 bounds ignored", "score_bias.py",
+        "chunks = ceil_div(total, PARTITIONS)", "chunks = 1",
+        dict(tokens=150, head_dim=32, segments="ones"),
+    ),
+    Fault(
+        "attention", "heads dealt to the groups in turn", "attention.py",
+        "head = (first + start) // group\n        stop = min((head + 1) * group - first, count)",
+        "head = (first + start) % (count // group)\n        stop = start + 1",
+        dict(ATTENTION, heads=4, kv_heads=2), "bf16",
     ),
     # vit_block
     Fault(

@@ -85,16 +85,62 @@ def linear(
 
 def mlp(
     draw, tokens=64, width=192, hidden=512, out=None, activation="gelu", layout="in_out",
-    bias=True, values="normal", spread=1.0,
+    bias=True, values="normal", spread=1.0, norm=None, eps=1e-6,
 ):  # fmt: skip
-    """`spread` is the standard deviation of what the activation sees."""
+    """`spread` is the standard deviation of what the activation sees; norm: that of the hidden
+    features, None, "layer" or "rms"."""
     out = out or width
     x = draw.rows(tokens, width, values, eps=None)
     fc1_weight = _weight(draw, width, hidden, layout, gain=spread)
     fc2_weight = _weight(draw, hidden, out, layout)
     fc1_bias = draw.away_from_zero(hidden) if bias else None
     fc2_bias = draw.away_from_zero(out) if bias else None
-    return x, fc1_weight, fc1_bias, fc2_weight, fc2_bias, activation, layout
+    weights = (fc1_weight, fc1_bias, fc2_weight, fc2_bias)
+    return x, *weights, activation, layout, *_inner_norm(draw, hidden, norm, bias, eps)
+
+
+def swiglu_mlp(
+    draw, tokens=64, width=192, hidden=512, out=None, activation="silu", layout="in_out",
+    packed=None, bias=True, values="normal", spread=1.0, norm=None, eps=1e-6,
+):  # fmt: skip
+    """packed: "gate first" or "gate last" for gate and up in one matrix; the rest as in `mlp`."""
+    out = out or width
+    x = draw.rows(tokens, width, values, eps=None)
+    features = hidden if packed is None else 2 * hidden
+    gains = {None: (spread, 1.0), "gate first": (spread, None), "gate last": (None, spread)}[packed]
+    projections = []
+    for gain in gains:
+        if gain is None:
+            projections += [None, None]
+        else:
+            projections.append(_weight(draw, width, features, layout, gain=gain))
+            projections.append(draw.away_from_zero(features) if bias else None)
+    down_weight = _weight(draw, hidden, out, layout)
+    down_bias = draw.away_from_zero(out) if bias else None
+    inner = _inner_norm(draw, hidden, norm, bias, eps)
+    return x, *projections, down_weight, down_bias, activation, layout, *inner
+
+
+def _inner_norm(draw, hidden, norm, bias, eps):
+    weight = draw.away_from_zero(hidden, centre=1.5) if norm else None
+    return weight, draw.away_from_zero(hidden) if norm == "layer" and bias else None, eps, norm
+
+
+def ada_layer_norm(
+    draw, tokens=64, width=192, batch=2, affine=False, residual=False, gate=False, values="normal",
+    eps=1e-6,
+):  # fmt: skip
+    x = draw.rows(batch * tokens, width, values, eps).view(batch, tokens, width)
+    rows = [draw.away_from_zero(batch * width).view(batch, width) for _ in range(3)]
+    weight = draw.away_from_zero(width, centre=1.5) if affine else None
+    bias = draw.away_from_zero(width) if affine else None
+    added = draw.normal(batch, tokens, width) if residual else None
+    return x, *rows[:2], weight, bias, added, rows[2] if gate else None, eps
+
+
+def ada_rms_norm(draw, **settings):
+    arguments = ada_layer_norm(draw, **settings)
+    return *arguments[:4], *arguments[5:]
 
 
 def attention(
@@ -193,7 +239,10 @@ def vit_block(
 
 BUILDERS = {
     builder.__name__: builder
-    for builder in (layer_norm, rms_norm, linear, mlp, attention, vit_block)
+    for builder in (
+        *(layer_norm, rms_norm, ada_layer_norm, ada_rms_norm),
+        *(linear, mlp, swiglu_mlp, attention, vit_block),
+    )
 }
 
 

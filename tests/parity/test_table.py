@@ -64,6 +64,23 @@ def values_met(kernel, dtype, setting):
         ("mlp", "hidden", cases.HIDDENS),
         ("mlp", "activation", cases.ACTIVATIONS),
         ("mlp", "layout", ("in_out", "out_in")),
+        ("swiglu_mlp", "tokens", cases.TOKENS),
+        ("swiglu_mlp", "hidden", [family[1] for family in cases.GATED.values()]),
+        ("swiglu_mlp", "norm", (None, "layer")),
+        ("swiglu_mlp", "packed", (None, "gate first")),
+        ("swiglu_mlp", "layout", ("in_out", "out_in")),
+        *(
+            (kernel, setting, values)
+            for kernel in ("ada_layer_norm", "ada_rms_norm")
+            for setting, values in (
+                ("tokens", (*cases.TOKENS, 256)),
+                ("width", cases.WIDTHS),
+                ("eps", cases.EPS),
+                ("affine", (True, False)),
+                ("residual", (True, False)),
+                ("gate", (True, False)),
+            )
+        ),
         ("vit_block", "tokens", cases.TOKENS),
         ("vit_block", "width", cases.WIDTHS),
         ("vit_block", "head_dim", cases.HEAD_DIMS),
@@ -121,5 +138,5 @@ def test_no_bias_is_zero(kernel):
     arguments = builder(inputs.Draw(torch.float16, seed=1))
     named = zip(inspect.signature(getattr(expressions, kernel)).parameters, arguments)
     for name, value in named:
-        if name.endswith("bias"):
+        if name.endswith("bias") and value is not None:
             assert value.abs().min() >= 0.25, name
