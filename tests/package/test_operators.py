@@ -72,6 +72,7 @@ def cases(dtype):
     yield ops.linear, (new(5, 8), new(8, 3), None, "in_out")
     yield ops.mlp, (new(5, 8), new(20, 8), new(20), new(3, 20), new(3), "gelu", "out_in")
     yield ops.mlp, (new(5, 8), new(8, 20), None, new(20, 3), None, "gelu_tanh", "in_out")
+
     def attention(q, k, v, mask=None, lens=None, segments=None):
         return ops.attention, (q, k, v, 0.4, mask, lens, segments, segments)
 
