@@ -32,6 +32,8 @@ dtype (scores before scaling up to 1e8 in float16). A query that is NaN or infin
 position NaN, and such a key every position, not only in its own head h but in all heads of the pass
 with the same h % packed.
 
+Each image has tiles of its own, also where it is a window of 49 tokens that would share one.
+
 Tensor engine cycles a head for S queries and keys: about 3 S / packed a tile of 128 keys (maxima,
 scores, shift) plus (d + 1) a tile pair, and with a bias 2 S more a tile of keys, twice that where
 1 / scale needs two identities. ScalarE evicts S^2 / 128 numerators a head, VectorE reduces
