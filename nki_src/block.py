@@ -247,14 +247,16 @@ class Form(nl.NKIObject):
 class Batch(nl.NKIObject):
     """What belongs to the images of a chunk: x, out HBM [tokens, width]; cos, sin: tables for the
     rotation of queries and keys, [P, d] or [images, P, d], or None; source: what makes the score
-    bias of a unit (`score_bias.bias_source`), or None."""
+    bias of a unit (`score_bias.bias_source`), or None; image: which of the images of the tables and
+    the source is the first of x."""
 
-    def __init__(self, x, out, cos, sin, source):
+    def __init__(self, x, out, cos, sin, source, image):
         self.x = x
         self.out = out
         self.cos = cos
         self.sin = sin
         self.source = source
+        self.image = image
 
 
 class Group(nl.NKIObject):
@@ -376,7 +378,7 @@ class Attention(nl.NKIObject):
             batch = group.batch
             self.shape = form.options.head_shape(self.weights, form.dim, batch.cos, batch.sin)
             if self.shape != None:
-                self.shape.begin(group.first // form.length)
+                self.shape.begin(batch.image + group.first // form.length)
         if part < 2 and self.shape != None:
             work = self.shape.work(
                 part,
@@ -459,7 +461,7 @@ class Attention(nl.NKIObject):
         then = group.attended if last and form.flight else None
         biases = None
         if group.batch.source != None:
-            image = group.first // form.length
+            image = group.batch.image + group.first // form.length
             biases = BiasUnits(group.batch.source, image, first, heads, form.length, block)
         if form.flight:
             return Attend(units, form.scale, selector, then, biases)

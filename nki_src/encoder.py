@@ -77,10 +77,11 @@ def encode(x, weights, layers, options):
     one = block_instructions(size, plan, sizes)
     if one * layers * ceil_div(count, size) <= INSTRUCTIONS_MAX:
         items = []
+        source = launch.source(options.mask, options.kv_lens)
         for chunk in range(full):
-            launch.add_items(items, chunk)
+            launch.add_items(items, chunk, source)
         if rest != None:
-            rest.add_items(items, 0)
+            rest.add_items(items, 0, source)
         launch.unrolled(items)
         return out
     if full == 1:
@@ -105,10 +106,9 @@ class Launch(nl.NKIObject):
         self.size = size
         self.groups = None
 
-    def open_groups(self, chunk):
-        """The groups of a chunk, an int or a register."""
+    def open_groups(self, batch):
+        """The groups of a chunk."""
         form = self.form
-        batch = self.batch(chunk)
         groups = []
         image = 0
         while image < self.size:
@@ -120,10 +120,28 @@ class Launch(nl.NKIObject):
             image += size
         return groups
 
-    def batch(self, chunk):
-        """`Batch` of a chunk."""
+    def source(self, mask, kv_lens):
+        """What makes the score bias of a unit, or None."""
         form = self.form
-        options = form.options
+        segments = form.options.cu_seqlens
+        return bias_source(
+            mask, kv_lens, segments, segments, form.scale, form.length, form.length, form.dtype
+        )
+
+    def known_batch(self, chunk, source):
+        """`Batch` of chunk `chunk`, an int; its tables and `source` are those of all images."""
+        return Batch(
+            self.images_of(self.x, chunk).flatten_dims(0, 1),
+            self.images_of(self.out, chunk).flatten_dims(0, 1),
+            self.form.options.cos,
+            self.form.options.sin,
+            source,
+            self.first + chunk * self.size,
+        )
+
+    def loop_batch(self, chunk):
+        """`Batch` of chunk `chunk`, an int or a register, with tables and a source of its own."""
+        options = self.form.options
         cos = options.cos
         sin = options.sin
         if cos != None and len(cos.shape) == 3:
@@ -135,22 +153,13 @@ class Launch(nl.NKIObject):
         kv_lens = options.kv_lens
         if kv_lens != None:
             kv_lens = self.images_of(kv_lens, chunk)
-        source = bias_source(
-            mask,
-            kv_lens,
-            options.cu_seqlens,
-            options.cu_seqlens,
-            form.scale,
-            form.length,
-            form.length,
-            form.dtype,
-        )
         return Batch(
             self.images_of(self.x, chunk).flatten_dims(0, 1),
             self.images_of(self.out, chunk).flatten_dims(0, 1),
             cos,
             sin,
-            source,
+            self.source(mask, kv_lens),
+            0,
         )
 
     def images_of(self, tensor, chunk):
@@ -159,9 +168,9 @@ class Launch(nl.NKIObject):
         part = tensor[self.first : self.first + count * self.size]
         return part.reshape_dim(0, (count, self.size)).select(0, chunk)
 
-    def add_items(self, items, chunk):
+    def add_items(self, items, chunk, source):
         """Appends (group, layer) of a chunk to `items`, in the order of their work."""
-        groups = self.open_groups(chunk)
+        groups = self.open_groups(self.known_batch(chunk, source))
         for layer in range(self.layers):
             for group in groups:
                 items.append((group, layer))
@@ -208,7 +217,7 @@ class Launch(nl.NKIObject):
         attention of the next layer, beside the rest of the last group.
         """
         form = self.form
-        self.groups = self.open_groups(chunk)
+        self.groups = self.open_groups(self.loop_batch(chunk))
         for group in self.groups:
             if form.flight:
                 group.load()
