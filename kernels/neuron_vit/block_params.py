@@ -30,7 +30,7 @@ class BlockParams:
         eps: of both norms.
         attention_scale: factor on the attention scores.
         norm: "layer" or "rms"; "rms" has no biases.
-        activation: "gelu" (exact), "gelu_tanh" or "quick_gelu".
+        activation: "gelu" (exact), "gelu_tanh", "quick_gelu", "silu" or "relu".
 
     All weights are stored [in, out], the transpose of `torch.nn.Linear`.
     """
