@@ -40,7 +40,7 @@ def test_activations_are_those_of_transformers(activation, name):
 
 @pytest.mark.parametrize("layout", ["in_out", "out_in"])
 def test_linear_and_mlp_are_torch_s_modules(layout):
-    x, weight1, bias1, weight2, bias2, _, _ = arguments_of(
+    x, weight1, bias1, weight2, bias2, *_ = arguments_of(
         "mlp", tokens=5, width=12, hidden=20, out=7, layout=layout
     )
     module = torch.nn.Sequential(
