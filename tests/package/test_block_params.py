@@ -106,6 +106,8 @@ def test_computes_what_the_layer_computes(family):
         ("gelu_fast", "gelu_tanh"),
         ("gelu_accurate", "gelu_tanh"),
         ("quick_gelu", "quick_gelu"),
+        ("silu", "silu"),
+        ("relu", "relu"),
     ],
 )
 def test_reads_activation_and_eps_from_the_module(family, hidden_act, activation):
@@ -113,7 +115,7 @@ def test_reads_activation_and_eps_from_the_module(family, hidden_act, activation
     assert params.activation == activation and params.eps == 0.25
 
 
-@pytest.mark.parametrize("hidden_act", ["relu6", "tanh", "gelu_10", "linear"])
+@pytest.mark.parametrize("hidden_act", ["mish", "relu6", "tanh", "gelu_10", "linear"])
 def test_refuses_other_activations(hidden_act):
     with pytest.raises(nv.NeuronVitUnsupported, match="ViTMLP: its activation .* is none of these"):
         nv.BlockParams.from_module(vit(hidden_act=hidden_act).eval())
