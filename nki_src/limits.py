@@ -145,6 +145,14 @@ def norm_bytes(width, item):
     return width * (4 + item + 2 * item) + 2 * block * item
 
 
+def norm_columns_bytes(width, item, flight):
+    """Tiles of `norm.NormColumns`: the results of NORM_FLIGHT of them, float32 rows of those that
+    are not scaled yet; without flight there is one tile."""
+    if not flight:
+        return width * (4 + item)
+    return width * (NORM_FLIGHT * item + (NORM_FLIGHT - 2) * 4)
+
+
 def ada_norm_bytes(width, item):
     """`ada_layer_norm` and `ada_rms_norm`: as `norm_bytes`, with the weight and bias rows of an
     image in float32 beside the norm's own, a gate row, and a scale row while they are made."""
@@ -181,9 +189,8 @@ def mlp_bytes(block, width, hidden, out, item, out_in, gated=False, inner_norm=F
     if gated:
         first = first + 2 * min(block, 2 * BANK) * 4
     if inner_norm:
-        norm_tiles = NORM_FLIGHT if flight else 1
         rows = tiles * hidden * item + slabs * hidden * item
-        first = first + rows + norm_tiles * hidden * (4 + item)
+        first = first + rows + norm_columns_bytes(hidden, item, flight)
     second = slab_bytes(hidden, out, item, out_in) + 2 * out * item + width * item + scratch
     return columns + hidden_columns + tiles * out * item + max(first, second)
 
@@ -356,8 +363,9 @@ def block_attention_bytes(images, heads_pass, flight, sizes):
     total = images * length
     vectors = 8 * ceil_div(width, PARTITIONS)
     columns = ceil_div(width, PARTITIONS) * total * item
-    norm_tiles = NORM_FLIGHT if flight else 1
-    norm = columns + norm_tiles * width * (4 + 2 * item) + vectors
+    norm = columns + norm_columns_bytes(width, item, flight) + vectors
+    if not flight:
+        norm = norm + width * item
     rows = images * ceil_div(length, PARTITIONS) * embed * item
     attended = ceil_div(embed, PARTITIONS) * total * item
     units = images * ceil_div(length, query_block(length, length, item)) if flight else 1
@@ -391,11 +399,11 @@ def block_rest_bytes(images, block, flight, sizes):
     total = images * length
     block = min(block, total)
     tiles = ceil_div(block, PARTITIONS)
-    norm_tiles = NORM_FLIGHT if flight else 1
     vectors = 8 * ceil_div(width, PARTITIONS)
     attended = ceil_div(embed, PARTITIONS) * total * item
     stream = tiles * width * 4
-    normed = ceil_div(width, PARTITIONS) * block * item + norm_tiles * width * (4 + item) + vectors
+    normed = ceil_div(width, PARTITIONS) * block * item
+    normed = normed + norm_columns_bytes(width, item, flight) + vectors
     project = slab_bytes(embed, width, item, False) + 2 * width * item + BANK * 8
     mlp = mlp_bytes(block, width, hidden, width, item, False, gated, inner_norm, flight)
     if flight and not gated and not inner_norm:

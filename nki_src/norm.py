@@ -368,6 +368,9 @@ class NormColumns(nl.NKIObject):
             self.summed.spread()
         if self.spread != None:
             self.spread.scale()
+            # Only the result is still wanted.
+            self.spread.values = None
+            self.spread.rows = None
         self.waiting = self.scaled
         self.scaled = self.spread
         self.spread = self.summed
