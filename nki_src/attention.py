@@ -191,8 +191,8 @@ class Attend(nl.NKIObject):
     an object whose `unit` takes the index of a unit and gives its `ScoreBias`: a `ScoreBias` that
     all share, or `BiasUnits`. It is asked once a unit, in order; two units' exist at a time.
 
-    `Numerators` of a step of heads go along with `Weighted` of the step before, and those of the
-    last heads of a unit also with `Maxima` of the next unit.
+    `Numerators` of a step of heads go along with `Weighted` of the step before, and all of a unit
+    with `Maxima` of the next one.
     """
 
     def __init__(self, units, scale, selector, then, biases=None):
@@ -205,13 +205,19 @@ class Attend(nl.NKIObject):
         self.last = units[0][1].heads
         self.bias = None
         self.next_bias = None if biases == None else biases.unit(0)
-        self.following = Maxima(units[0], scale, self.next_bias)
+        # The maxima of the next unit: those that are being issued here, and those to use next.
+        self.prepared = Maxima(units[0], scale, self.next_bias)
+        self.following = None
         self.shift = None
         self.previous = None
-        self.current = Together(self.following, None, None)
+        self.current = Together(self.prepared, None)
         self.position = 0
         self.pending = -1
-        self.steps = self.following.steps
+        # Steps of the unit, those of them that are issued, and those of `following`.
+        self.total = self.prepared.steps
+        self.issued = 0
+        self.followed = 0
+        self.steps = self.prepared.steps
         for unit in units:
             heads = unit[1].heads
             step = unit[1].scores_heads(unit[2])
@@ -226,6 +232,9 @@ class Attend(nl.NKIObject):
             self.advance()
         self.current.step(self.position)
         self.position += 1
+        self.issued += 1
+        if self.following != None:
+            self.follow()
         # Half a unit later, when the last evictions of the unit are over.
         if self.pending >= 0 and 2 * self.position >= self.current.steps:
             if self.then != None:
@@ -243,14 +252,15 @@ class Attend(nl.NKIObject):
         if self.last == heads:
             self.unit += 1
             self.last = 0
-            if self.following != None:
-                self.shift = self.following.shift
+            if self.prepared != None:
+                self.shift = self.prepared.shift
+                self.prepared = None
                 self.following = None
                 self.bias = self.next_bias
                 self.next_bias = None
             self.pending = self.unit - 2
         if self.unit == len(self.units):
-            self.current = Together(self.previous, None, None)
+            self.current = Together(self.previous, None)
         else:
             self.open_heads()
 
@@ -260,39 +270,58 @@ class Attend(nl.NKIObject):
         heads = unit[1].heads
         first = self.last
         self.last = min(first + unit[1].scores_heads(unit[2]), heads)
-        if self.last == heads and self.unit + 1 < len(self.units):
-            following = self.unit + 1
+        if first == 0:
+            self.open_following()
+        bias = self.bias
+        numerators = Numerators(unit, self.shift, self.selector, first, self.last, self.scale, bias)
+        self.current = Together(numerators, self.previous)
+        self.previous = Weighted(unit, numerators.values, first, self.last, bias != None)
+
+    def open_following(self):
+        """The maxima of the next unit, whose steps are spread over those of this one."""
+        unit = self.units[self.unit]
+        heads = unit[1].heads
+        step = unit[1].scores_heads(unit[2])
+        self.total = 0
+        for first in range(0, heads, step):
+            self.total += numerator_steps(unit, min(step, heads - first))
+        self.issued = 0
+        self.followed = 0
+        following = self.unit + 1
+        if following < len(self.units):
             if self.biases != None:
                 self.next_bias = self.biases.unit(following)
             self.following = Maxima(self.units[following], self.scale, self.next_bias)
-        bias = self.bias
-        numerators = Numerators(unit, self.shift, self.selector, first, self.last, self.scale, bias)
-        self.current = Together(numerators, self.following, self.previous)
-        self.previous = Weighted(unit, numerators.values, first, self.last, bias != None)
+            self.prepared = self.following
+
+    def follow(self):
+        """The steps of `following` that are due."""
+        target = self.issued * self.following.steps // self.total
+        for step in range(self.followed, target):
+            self.following.step(step)
+        self.followed = target
 
 
 class Together(nl.NKIObject):
-    """The steps of `first`, with all steps of `second` and `third`, if any, spread over them.
+    """The steps of `first`, with all steps of `other`, if any, spread over them.
 
     Each is an object with `steps` and `step(index)`; its steps are issued in order.
     """
 
-    def __init__(self, first, second, third):
+    def __init__(self, first, other):
         self.first = first
-        self.others = [second, third]
-        self.done = [0, 0]
+        self.other = other
+        self.done = 0
         self.steps = first.steps
 
     def step(self, index):
         """Step `index` of `steps`."""
         self.first.step(index)
-        for which in range(2):
-            other = self.others[which]
-            if other != None:
-                target = (index + 1) * other.steps // self.steps
-                for step in range(self.done[which], target):
-                    other.step(step)
-                self.done[which] = target
+        if self.other != None:
+            target = (index + 1) * self.other.steps // self.steps
+            for step in range(self.done, target):
+                self.other.step(step)
+            self.done = target
 
 
 class Heads(nl.NKIObject):

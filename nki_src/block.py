@@ -60,13 +60,22 @@ def layer_of(weights, index):
     return layer
 
 
-def without_first(weights):
-    """Stacked parameters without the first layer."""
-    rest = {}
+def blocks_of(weights, first, count, size):
+    """Stacked parameters from layer `first` on, as `count` stacks [size, ...] of which only the
+    first layer need exist in the last."""
+    blocks = {}
     for name in weights.keys():
         tensor = weights[name]
-        rest[name] = None if tensor == None else tensor[1 : tensor.shape[0]]
-    return rest
+        if tensor == None:
+            blocks[name] = None
+        elif first + count * size <= tensor.shape[0]:
+            whole = tensor[first : first + count * size]
+            blocks[name] = whole.reshape_dim(0, (count, size))
+        else:
+            blocks[name] = tensor.slice(0, first, first + (count - 1) * size + 1, size).expand_dim(
+                1
+            )
+    return blocks
 
 
 def stack_of_one(weights):
@@ -121,10 +130,16 @@ class Options(nl.NKIObject):
             return self.mask.shape[1]
         return 0 if self.kv_lens == None and self.cu_seqlens == None else 1
 
+    def made_as_rows(self, dim):
+        """Whether queries and keys are made as rows (heads.py): with a norm or a rotation, or if
+        heads cannot share the partitions, which would leave many columns of the tensor engine
+        idle in the projection."""
+        return self.qk_norm != None or self.cos != None or dim % 32 != 0
+
     def head_rows(self, weights, dim):
         """How queries and keys are made, see `limits.block_bytes`."""
         if self.qk_norm == None:
-            return 0 if self.cos == None else 1
+            return 1 if self.made_as_rows(dim) else 0
         return 2 if weights["q_norm_weight"].shape[-1] > dim else 1
 
     def mlp(self, weights):
@@ -220,12 +235,12 @@ class Form(nl.NKIObject):
 
     length, heads, dim: tokens an image, heads and their size; options: `Options`; dtype: of x;
     head_rows: whether queries and keys are made as rows (heads.py); images, heads_pass, block,
-    flight, groups: see `limits.vit_block_plan`; selectors: `attention.shift_selectors` of such
+    flight, beside: see `limits.vit_block_plan`; selectors: `attention.shift_selectors` of such
     passes; ring: the `WeightRing` of the weights of `Rest`, or None.
     """
 
     def __init__(self, length, dim, options, dtype, plan, selectors, ring):
-        images, heads_pass, block, flight, groups = plan
+        images, heads_pass, block, flight, beside = plan
         self.length = length
         self.heads = options.num_heads
         self.dim = dim
@@ -234,12 +249,12 @@ class Form(nl.NKIObject):
         self.norm = options.norm
         self.scale = options.attention_scale
         self.dtype = dtype
-        self.head_rows = options.qk_norm != None or options.cos != None
+        self.head_rows = options.made_as_rows(dim)
         self.images = images
         self.heads_pass = heads_pass
         self.block = block
         self.flight = flight
-        self.groups = groups
+        self.beside = beside
         self.selectors = selectors
         self.ring = ring
 
@@ -540,7 +555,7 @@ class Rest(nl.NKIObject):
         if part == 0:
             return 1.0 * size * chunks * ceil_div(embed, PARTITIONS)
         if part == 1:
-            return 0.2 * size * chunks
+            return 14000.0
         matrices = 2.0 if part == 2 and self.mlp.gate != None else 1.0
         return matrices * size * chunks * ceil_div(self.mlp.hidden, PARTITIONS)
 
@@ -613,6 +628,9 @@ class Rest(nl.NKIObject):
         self.hidden = None
         self.stream = None
         if group.rows == None:
+            if start + size == group.count:
+                # The next layer reads what this one writes.
+                group.x = group.out
             result = nl.ndarray(stream.shape, dtype=form.dtype, buffer=nl.sbuf)
         else:
             first = start // PARTITIONS

@@ -5,9 +5,11 @@ its rows stay on the chip from layer to layer while they fit (`Form.flight`); ot
 through the output in HBM. `Rest` of one group is issued with `Attention` of the group that
 follows it, also across layers.
 
-Instructions: everything is unrolled while that stays below `limits.INSTRUCTIONS_MAX`; above it the
-layers become a loop on the device, and then the chunks too, so that a launch has at most the
-instructions of two chunks (a full and a shorter one) of one layer, whatever the depth and batch.
+Instructions: everything is unrolled while that stays below `limits.INSTRUCTIONS_MAX`. Above it the
+layers become a loop on the device, with as many of them in an iteration as keep the launch below
+it, and the chunks another one. One layer of a chunk is the least that a launch unrolls, twice for
+the layers left after the loop, and again for a last shorter chunk: four times
+`limits.block_instructions`, whatever the depth and the batch.
 """
 
 import nki.language as nl
@@ -24,8 +26,8 @@ from .block import (
     Rest,
     RestVectors,
     Store,
+    blocks_of,
     layer_of,
-    without_first,
 )
 from .limits import INSTRUCTIONS_MAX, block_instructions, ceil_div, ring_slots, vit_block_plan
 from .project import WeightRing
@@ -57,7 +59,7 @@ def encode(x, weights, layers, options):
         options.bias_heads(),
     )
     plan = vit_block_plan(max(1, count), sizes, available_bytes())
-    images, heads_pass, block, flight, groups = plan
+    images, heads_pass, block, flight, beside = plan
     assert images > 0, f"{length} tokens of width {width} do not fit on the chip"
     out = nl.ndarray((batch, length, width), dtype=x.dtype, buffer=nl.shared_hbm)
     if count == 0:
@@ -68,7 +70,7 @@ def encode(x, weights, layers, options):
         slots, room = ring_slots(width, hidden, embed, item, gated)
         ring = WeightRing(slots, room, x.dtype)
     form = Form(length, dim, options, x.dtype, plan, selectors, ring)
-    size = min(count, images * groups)
+    size = images + beside
     full = count // size
     launch = Launch(x, out, weights, layers, form, begin, size)
     rest = None
@@ -84,6 +86,11 @@ def encode(x, weights, layers, options):
             rest.add_items(items, 0, source)
         launch.unrolled(items)
         return out
+    # An iteration and what is left after the loop have at most two units of layers.
+    copies = 1 if rest == None else 2
+    launch.unit = max(1, INSTRUCTIONS_MAX // (2 * copies * one))
+    if rest != None:
+        rest.unit = launch.unit
     if full == 1:
         launch.chunk(0)
     else:
@@ -105,19 +112,22 @@ class Launch(nl.NKIObject):
         self.first = first
         self.size = size
         self.groups = None
+        # Layers of an iteration where the layers are a loop, and views of the parameters for it.
+        self.unit = 1
+        self.stacks = None
+        self.nexts = None
 
     def open_groups(self, batch):
         """The groups of a chunk."""
         form = self.form
+        # The smaller group comes first: nothing is issued beside its attention.
+        last = min(form.images, self.size)
+        if form.beside > 0 and self.size > 1:
+            last = min(form.images, self.size - 1)
         groups = []
-        image = 0
-        while image < self.size:
-            size = form.images
-            if image == 0 and self.size % size > 0:
-                # The odd group comes first: nothing is issued beside its attention.
-                size = self.size % size
-            groups.append(Group(batch, image * form.length, size * form.length))
-            image += size
+        if last < self.size:
+            groups.append(Group(batch, 0, (self.size - last) * form.length))
+        groups.append(Group(batch, (self.size - last) * form.length, last * form.length))
         return groups
 
     def source(self, mask, kv_lens):
@@ -196,7 +206,7 @@ class Launch(nl.NKIObject):
                 rest_vectors = None
                 following_vectors = None
             following = None
-            if form.groups > 1 and index + 1 < len(items) and items[index + 1][1] == 0:
+            if form.beside > 0 and index + 1 < len(items) and items[index + 1][1] == 0:
                 following = items[index + 1][0]
             attention = Attention(group, weights, vectors, form, following)
             rest = run_beside(rest, attention, form)
@@ -213,8 +223,8 @@ class Launch(nl.NKIObject):
     def chunk(self, chunk):
         """All layers of a chunk, an int or a register, as a loop on the device.
 
-        An iteration begins when the attention of the first group is done and ends with its
-        attention of the next layer, beside the rest of the last group.
+        In flight an iteration begins when the attention of the first group is done and ends with
+        its attention of the next layer, beside the rest of the last group.
         """
         form = self.form
         self.groups = self.open_groups(self.loop_batch(chunk))
@@ -225,45 +235,73 @@ class Launch(nl.NKIObject):
                 group.lasting = True
             else:
                 group.copy()
-        first = layer_of(self.weights, 0)
-        run(Attention(self.groups[0], first, AttentionVectors(first, form), form, None), None)
-        if self.layers > 1:
-            nl.fori_loop(0, self.layers - 1, self.layer)
-        run(self.layer_up_to_last(layer_of(self.weights, self.layers - 1)), None)
+        # `loops` iterations of `unit` layers, then what is left, at least one layer.
+        loops = (self.layers - 1) // self.unit
+        if form.flight:
+            first = layer_of(self.weights, 0)
+            run(Attention(self.groups[0], first, AttentionVectors(first, form), form, None), None)
+        if loops > 0:
+            self.stacks = blocks_of(self.weights, 0, loops, self.unit)
+            self.nexts = blocks_of(self.weights, self.unit, loops, self.unit)
+            nl.fori_loop(0, loops, self.iteration)
+        layers = []
+        for layer in range(loops * self.unit, self.layers):
+            layers.append(layer_of(self.weights, layer))
+        run(self.up_to_last(layers), None)
         for group in self.groups:
             if form.flight:
                 group.store()
         self.groups = None
 
-    def layer(self, layer):
-        """Layer `layer`, a register, and the attention of the first group in the next one."""
-        rest = self.layer_up_to_last(layer_of(self.weights, layer))
-        weights = layer_of(without_first(self.weights), layer)
+    def iteration(self, index):
+        """Iteration `index`, a register: `unit` layers, and the attention of the first group in the
+        layer that follows them."""
+        layers = []
+        stack = layer_of(self.stacks, index)
+        for layer in range(self.unit):
+            layers.append(layer_of(stack, layer))
+        rest = self.up_to_last(layers)
+        if not self.form.flight:
+            run(rest, None)
+            return
+        weights = layer_of(layer_of(self.nexts, index), 0)
         vectors = AttentionVectors(weights, self.form)
         run_beside(rest, Attention(self.groups[0], weights, vectors, self.form, None), self.form)
 
-    def layer_up_to_last(self, weights):
-        """A layer from the attention of the second group on, up to `Rest` of the last group, which
-        is returned."""
+    def up_to_last(self, layers):
+        """Layers (a list of parameters) up to `Rest` of the last group in the last of them, which
+        is returned. In flight the attention of the first group in the first layer is already
+        there."""
         form = self.form
         if form.ring != None:
             # Every iteration of a loop on the device uses the same addresses.
             form.ring.next = 0
-        vectors = AttentionVectors(weights, form)
-        rest_vectors = RestVectors(weights, form)
         rest = None
-        for group in self.groups:
-            if rest != None:
-                run_beside(rest, Attention(group, weights, vectors, form, None), form)
-            then = None if form.flight else Store(group.out, group.first)
-            rest = Rest(group, weights, rest_vectors, form, then)
+        vectors = AttentionVectors(layers[0], form)
+        for index in range(len(layers)):
+            weights = layers[index]
+            rest_vectors = None
+            following_vectors = None
+            for number in range(len(self.groups)):
+                group = self.groups[number]
+                if index > 0 or number > 0 or not form.flight:
+                    run_beside(rest, Attention(group, weights, vectors, form, None), form)
+                if rest_vectors == None:
+                    rest_vectors = RestVectors(weights, form)
+                    if index + 1 < len(layers):
+                        following_vectors = AttentionVectors(layers[index + 1], form)
+                then = None if form.flight else Store(group.out, group.first)
+                if form.flight and index + 1 < len(layers):
+                    then = Feed(group, following_vectors, form)
+                rest = Rest(group, weights, rest_vectors, form, then)
+            vectors = following_vectors
         return rest
 
 
 def run_beside(rest, attention, form):
     """Issue `attention`, and `rest` (or None) of the group before it: side by side if there is room
     for both and they do not wait for each other."""
-    if rest != None and (form.groups == 1 or rest.group == attention.group):
+    if rest != None and (form.beside == 0 or rest.group == attention.group):
         run(rest, None)
         rest = None
     if rest == None:

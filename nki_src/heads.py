@@ -102,6 +102,7 @@ class HeadRows(nl.NKIObject):
         self.deviations = None
         self.norm_weight = None
         self.norm_bias = None
+        self.plain = shape.cos == None and shape.norms[which] == None
         if shape.norms[which] != None:
             norm_weight, norm_bias = shape.norms[which]
             if shape.full:
@@ -140,7 +141,8 @@ class HeadRows(nl.NKIObject):
         image, tile, count = self.place(index)
         token = image * self.length + tile * PARTITIONS
         dim = self.dim
-        rows = nl.ndarray((count, self.heads, dim), dtype=nl.float32, buffer=nl.sbuf)
+        dtype = self.dtype if self.plain else nl.float32
+        rows = nl.ndarray((count, self.heads, dim), dtype=dtype, buffer=nl.sbuf)
         shared = BANK // dim
         for start in range(0, self.heads, shared):
             stop = min(start + shared, self.heads)
@@ -162,6 +164,8 @@ class HeadRows(nl.NKIObject):
 
     def shape_rows(self, index, rows):
         """SBUF [tokens, heads, d] of the operand dtype: norm and rotation of a projected tile."""
+        if self.plain:
+            return rows
         image, tile, count = self.place(index)
         result = nl.ndarray(rows.shape, dtype=self.dtype, buffer=nl.sbuf)
         normed = result if self.shape.cos == None else rows
@@ -265,7 +269,7 @@ def head_shape(
     rope,
 ):
     """`HeadShape` of the arguments of `vit_block`, or None for plain queries and keys."""
-    if norm == None and cos == None:
+    if norm == None and cos == None and dim % 32 == 0:
         return None
     q_norm = None
     k_norm = None

@@ -35,7 +35,7 @@ SLAB_BYTES = 36 * 1024
 WEIGHT_PART = 6 * 1024
 
 # Softmax numerators of one block of queries that are kept at a time. Our choice.
-SCORES_BYTES = 32 * 1024
+SCORES_BYTES = 8 * 1024
 
 # Columns of a row tile that the norms load and store at once. Our choice.
 NORM_BLOCK = 2048
@@ -226,7 +226,8 @@ def query_block(q_len, k_len, item):
 def scores_heads(heads, q_len, k_len, item):
     """Heads whose numerators are kept at a time."""
     one = ceil_div(k_len, PARTITIONS) * query_block(q_len, k_len, item) * item
-    return max(1, min(heads, SCORES_BYTES // one))
+    most = max(1, SCORES_BYTES // one)
+    return ceil_div(heads, ceil_div(heads, most))
 
 
 def head_slots(heads, head_dim):
@@ -250,7 +251,7 @@ def attend_bytes(units, heads, q_len, k_len, head_dim, item):
     """
     block = query_block(q_len, k_len, item)
     one = ceil_div(k_len, PARTITIONS) * block * item
-    numerators = min(heads * one, max(SCORES_BYTES, one))
+    numerators = scores_heads(heads, q_len, k_len, item) * one
     shift = block * item
     if units > 1 or heads > scores_heads(heads, q_len, k_len, item):
         numerators = 2 * numerators
@@ -417,12 +418,13 @@ def block_rest_bytes(images, block, flight, sizes):
     return attended + max(merge, stream + mlp)
 
 
-def block_bytes(groups, images, heads_pass, block, flight, sizes):
-    """Peak of `vit_block` for groups of images, a pass of heads and a block of tokens.
+def block_bytes(beside, images, heads_pass, block, flight, sizes):
+    """Peak of `vit_block` for a group of images, a pass of heads and a block of tokens.
 
-    groups: 1, or 2 if the attention of a group goes along with the rest of another. flight: several
-    norm tiles and two units of attention exist at a time, and the columns of attention from the
-    start; otherwise one norm tile and one unit, and these columns when all heads are done.
+    beside: the images of another group, at most as many, whose attention goes along with the rest
+    of this one, and the other way round; 0 if there is no other. flight: several norm tiles and two
+    units of attention exist at a time, and the columns of attention from the start; otherwise one
+    norm tile and one unit, and these columns when all heads are done.
     """
     length, width, heads, head_dim, hidden, item, gated, inner_norm, rows_kind, bias_heads = sizes
     attention = block_attention_bytes(images, heads_pass, flight, sizes)
@@ -436,16 +438,18 @@ def block_bytes(groups, images, heads_pass, block, flight, sizes):
     if flight:
         slots, size = ring_slots(width, hidden, heads * head_dim, item, gated)
         kept = kept + slots * size * item
-    if groups > 1:
-        return (attention + rest) * OVERLAP_SLACK + kept
-    return max(attention, rest) + kept
+    if beside == 0:
+        return max(attention, rest) + kept
+    other = block_attention_bytes(beside, heads_pass, flight, sizes)
+    other_rest = block_rest_bytes(beside, block, flight, sizes)
+    return max(attention + other_rest, other + rest) * OVERLAP_SLACK + kept
 
 
 def block_instructions(images, plan, sizes):
     """At most so many instructions does one layer take for a chunk of images (encoder.py)."""
     length, width, heads, head_dim, hidden, item, gated, inner_norm, rows_kind, bias_heads = sizes
     tokens = images * length
-    groups = ceil_div(images, plan[0])
+    groups = 1 if images <= plan[0] and plan[4] == 0 else 2
     blocks = ceil_div(plan[0] * length, plan[2])
     tiles = groups * (plan[0] * ceil_div(length, PARTITIONS) + blocks)
     wide = groups * blocks * ceil_div(ceil_div(tokens, groups * blocks), BANK)
@@ -470,22 +474,34 @@ def block_instructions(images, plan, sizes):
 
 
 def vit_block_plan(batch, sizes, available):
-    """(images a group, heads a pass, tokens a block, flight, groups at a time) that fit
-    `available`; images is 0 if none do.
+    """(images a group, heads a pass, tokens a block, flight, images of the group beside it) that
+    fit `available`; the first is 0 if none do, the last is 0 if one group is worked on at a time.
 
-    Prefers two groups at a time, then work in flight (see `block_bytes`), then groups of up to
-    about GROUP_TOKENS tokens, then large blocks, then as many heads as possible.
+    Prefers a pair of groups, in the pair of sizes with the fewest row tiles an image, then the most
+    even one; then a single group with work in flight (see `block_bytes`), then as many images of up
+    to GROUP_TOKENS tokens, large blocks, and many heads as possible.
     """
     length = sizes[0]
     most = max(1, min(batch, GROUP_TOKENS // length))
-    for groups, flight in ((2, True), (1, True), (1, False)):
-        images = min(most, batch - groups + 1)
-        while images > 0 and (groups == 1 or batch > 1):
-            block, heads_pass = block_and_pass(groups, images, flight, sizes, available)
+    best = (0, 0, 0, False, 0)
+    least = 0.0
+    for images in range(most, 0, -1):
+        for beside in range(min(images, batch - images), 0, -1):
+            tiles = ceil_div(images * length, PARTITIONS) + ceil_div(beside * length, PARTITIONS)
+            waste = tiles / (images + beside)
+            if best[0] == 0 or waste < least:
+                block, heads_pass = block_and_pass(beside, images, True, sizes, available)
+                if block > 0:
+                    best = (images, heads_pass, block, True, beside)
+                    least = waste
+    if best[0] > 0:
+        return best
+    for flight in (True, False):
+        for images in range(most, 0, -1):
+            block, heads_pass = block_and_pass(0, images, flight, sizes, available)
             if block > 0:
-                return images, heads_pass, block, flight, groups
-            images = images - 1
-    return 0, 0, 0, False, 0
+                return images, heads_pass, block, flight, 0
+    return best
 
 
 def smaller_pass(heads_pass, head_dim):
@@ -494,10 +510,10 @@ def smaller_pass(heads_pass, head_dim):
     return ceil_div(heads_pass, packed) * packed - packed
 
 
-def block_and_pass(groups, images, flight, sizes, available):
-    """(tokens a block, heads a pass) for `vit_block_plan`; (0, 0) if none fit. With two groups at a
-    time a block has the whole group and a pass all heads: smaller groups cost less than smaller
-    passes."""
+def block_and_pass(beside, images, flight, sizes, available):
+    """(tokens a block, heads a pass) for `vit_block_plan`; (0, 0) if none fit. With another group
+    beside it a block has the whole group and a pass all heads: smaller groups cost less than
+    smaller passes."""
     heads, head_dim = sizes[2], sizes[3]
     block = ceil_div(images * sizes[0], PARTITIONS) * PARTITIONS
     while block > 0:
@@ -505,10 +521,10 @@ def block_and_pass(groups, images, flight, sizes, available):
         if heads > HEADS_PER_PASS_MAX:
             heads_pass = HEADS_PER_PASS_MAX
         while heads_pass > 0:
-            if block_bytes(groups, images, heads_pass, block, flight, sizes) <= available:
+            if block_bytes(beside, images, heads_pass, block, flight, sizes) <= available:
                 return block, heads_pass
-            heads_pass = smaller_pass(heads_pass, head_dim) if groups == 1 else 0
-        block = block - PARTITIONS if groups == 1 else 0
+            heads_pass = smaller_pass(heads_pass, head_dim) if beside == 0 else 0
+        block = block - PARTITIONS if beside == 0 else 0
     return 0, 0
 
 
@@ -616,5 +632,5 @@ def vit_block(
             return found
     item = DTYPE_BYTES[dtype_name]
     sizes = (tokens, width, heads, head_dim, hidden, item, gated, inner_norm, head_rows, bias_heads)
-    smallest = block_bytes(1, 1, 1, min(tokens, PARTITIONS), False, sizes)
+    smallest = block_bytes(0, 1, 1, min(tokens, PARTITIONS), False, sizes)
     return fits("vit_block", smallest, target)
