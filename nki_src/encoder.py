@@ -206,8 +206,9 @@ class Launch(nl.NKIObject):
                 rest_vectors = None
                 following_vectors = None
             following = None
-            if form.beside > 0 and index + 1 < len(items) and items[index + 1][1] == 0:
-                following = items[index + 1][0]
+            if form.beside > 0 and layer == 0 and index + 1 < len(items):
+                if items[index + 1][1] == 0:
+                    following = items[index + 1][0]
             attention = Attention(group, weights, vectors, form, following)
             rest = run_beside(rest, attention, form)
             if rest_vectors == None:
