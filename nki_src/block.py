@@ -138,8 +138,10 @@ class Options(nl.NKIObject):
 
     def head_rows(self, weights, dim):
         """How queries and keys are made, see `limits.block_bytes`."""
+        if self.qk_norm == None and self.cos == None:
+            return 3 if self.made_as_rows(dim) else 0
         if self.qk_norm == None:
-            return 1 if self.made_as_rows(dim) else 0
+            return 1
         return 2 if weights["q_norm_weight"].shape[-1] > dim else 1
 
     def mlp(self, weights):
@@ -662,6 +664,9 @@ class Store(nl.NKIObject):
         nisa.dma_copy(dst=self.out[self.next : last, :], src=rows)
         self.next = last
 
+    def tick(self):
+        """Nothing is in flight."""
+
 
 class Feed(nl.NKIObject):
     """Takes row tiles in order and pushes them into the first norm of the group's next layer."""
@@ -676,6 +681,11 @@ class Feed(nl.NKIObject):
         if self.group.normed == None:
             self.group.normed = norm1_columns(self.group, self.vectors, self.form)
         self.group.normed.push(rows)
+
+    def tick(self):
+        """Time for a step of the tiles in flight."""
+        if self.group.normed != None:
+            self.group.normed.tick()
 
 
 class NormWork(nl.NKIObject):

@@ -34,6 +34,9 @@ SLAB_BYTES = 36 * 1024
 # behind the transfer before it. Our choice.
 WEIGHT_PART = 6 * 1024
 
+# Parts of the next slab that arrive while a slab is in use. Our choice.
+RING_AHEAD = 3
+
 # Softmax numerators of one block of queries that are kept at a time. Our choice.
 SCORES_BYTES = 8 * 1024
 
@@ -112,7 +115,7 @@ def part_columns(depth, item):
 
 def ring_slots(width, hidden, embed, item, gated):
     """(slots, elements a slot) of the ring through which the weights of `block.Rest` stream: room
-    for the largest slab, or pair of slabs of a gated MLP, and half of the next one."""
+    for the largest slab, or pair of slabs of a gated MLP, and RING_AHEAD parts of the next one."""
     slabs = 2 if gated else 1
     columns = slab_columns(width, hidden, item, slabs)
     wide = min(columns, part_columns(width, item))
@@ -123,7 +126,7 @@ def ring_slots(width, hidden, embed, item, gated):
         tall = min(ceil_div(depth, PARTITIONS), part_chunks(columns, item))
         slots = max(slots, ceil_div(ceil_div(depth, PARTITIONS), tall))
         size = max(size, tall * columns)
-    return ceil_div(slots * 3, 2), size
+    return slots + RING_AHEAD, size
 
 
 def slab_bytes(depth, features, item, out_in, slabs=1):
@@ -331,8 +334,8 @@ def attention_heads(heads, q_len, k_len, head_dim, item, available, bias_heads=0
 #     (length, width, heads, head_dim, hidden, item, gated, inner_norm, head_rows, bias_heads)
 #
 # gated, inner_norm: of its MLP. head_rows: how queries and keys are made (0: as columns, 1: as
-# rows, 2: as rows with a norm of all heads together). bias_heads: of the score bias (0: there is
-# none, 1: one for all heads, or one for each).
+# rows, 2: as rows with a norm of all heads together, 3: as rows without norm or rotation).
+# bias_heads: of the score bias (0: there is none, 1: one for all heads, or one for each).
 
 
 def head_rows_bytes(images, heads_pass, sizes):
@@ -344,6 +347,8 @@ def head_rows_bytes(images, heads_pass, sizes):
     if kind == 0:
         return 0
     row = heads_pass * head_dim
+    if kind == 3:
+        return 3 * row * item
     tables = 2 * 2 * head_dim * (4 + item)
     size = row * (4 * 4 + 4 * item) + tables + 2 * head_dim * item
     if kind == 2:
@@ -415,7 +420,13 @@ def block_rest_bytes(images, block, flight, sizes):
         )
         mlp = mlp - 2 * width * item - BANK * 8
     merge = stream + max(3 * width * item, normed + project)
-    return attended + max(merge, stream + mlp)
+    peak = attended + max(merge, stream + mlp)
+    if flight:
+        # The next layer's norm takes the finished rows, two tiles of it in flight; the columns of
+        # attention and the input columns are gone.
+        following = ceil_div(width, PARTITIONS) * (total - block) * item + 2 * width * (item + 4)
+        peak = max(peak, stream + mlp + following)
+    return peak
 
 
 def block_bytes(beside, images, heads_pass, block, flight, sizes):
@@ -478,8 +489,9 @@ def vit_block_plan(batch, sizes, available):
     fit `available`; the first is 0 if none do, the last is 0 if one group is worked on at a time.
 
     Prefers a pair of groups, in the pair of sizes with the fewest row tiles an image, then the most
-    even one; then a single group with work in flight (see `block_bytes`), then as many images of up
-    to GROUP_TOKENS tokens, large blocks, and many heads as possible.
+    even one, unless a single group can have many more images; then work in flight (see
+    `block_bytes`), then as many images of up to GROUP_TOKENS tokens, large blocks, and many heads
+    as possible.
     """
     length = sizes[0]
     most = max(1, min(batch, GROUP_TOKENS // length))
@@ -494,10 +506,11 @@ def vit_block_plan(batch, sizes, available):
                 if block > 0:
                     best = (images, heads_pass, block, True, beside)
                     least = waste
-    if best[0] > 0:
-        return best
     for flight in (True, False):
         for images in range(most, 0, -1):
+            # Small groups read the weights too often to gain from the other one.
+            if 4 * (best[0] + best[4]) >= 3 * images and best[0] > 0:
+                return best
             block, heads_pass = block_and_pass(0, images, flight, sizes, available)
             if block > 0:
                 return images, heads_pass, block, flight, 0

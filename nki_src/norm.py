@@ -357,6 +357,13 @@ class NormColumns(nl.NKIObject):
             for _ in range(FLUSH):
                 self.advance(None)
 
+    def tick(self):
+        """Time for a step of the tiles in flight although the next tile has not come."""
+        if self.waiting != None:
+            self.advance(None)
+        elif self.scaled != None and (self.summed != None or self.spread != None):
+            self.advance(None)
+
     def advance(self, tile):
         """One step of each tile in flight; `tile`, or None, is the next to follow them."""
         if self.waiting != None:

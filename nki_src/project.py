@@ -122,7 +122,7 @@ class RowsProjection(nl.NKIObject):
     matrix in `layout`; bias, scale: broadcast rows [128, features] or None; residual: rows like
     dst, or None.
     then: None, or an object whose `push` takes the tiles of dst, [<= 128, features] and in order,
-    each as soon as it is complete.
+    each as soon as it is complete, and whose `tick` is called now and then in between.
 
     A step contracts one part of the slab for one tile of tokens and up to WIDE features.
     """
@@ -181,6 +181,8 @@ class RowsProjection(nl.NKIObject):
             self.evict(tile, count, first + start)
             if self.then != None and first + start + size == features:
                 self.then.push(self.dst[0:count, tile, :])
+        elif self.then != None and cut % 2 == 1:
+            self.then.tick()
         if index == self.steps - 1:
             self.slab = None
 
