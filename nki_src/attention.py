@@ -23,14 +23,20 @@ The steps of a unit (an image, or a block of its queries) wait for each other, s
 the numerators of some heads together with the weighted values of the heads before and the maxima
 of the next unit: the tensor engine always has work whose operands are ready.
 
+A bias, a mask, key lengths or segments are added by the tensor engine, into the PSUM groups of 1
+and of 2 (score_bias.py); without one, nothing of that is issued.
+
 Keys beyond the sequence never exist: the last tile is short, no mask is involved, and whatever
 lies behind the tensor in HBM is not read. The maximum is exact; logits up to 1e6 are safe in every
 dtype (scores before scaling up to 1e8 in float16). A query that is NaN or infinite makes its
 position NaN, and such a key every position, not only in its own head h but in all heads of the pass
 with the same h % packed.
 
+Each image has tiles of its own, also where it is a window of 49 tokens that would share one.
+
 Tensor engine cycles a head for S queries and keys: about 3 S / packed a tile of 128 keys (maxima,
-scores, shift) plus (d + 1) a tile pair. ScalarE evicts S^2 / 128 numerators a head, VectorE reduces
+scores, shift) plus (d + 1) a tile pair, and with a bias 2 S more a tile of keys, twice that where
+1 / scale needs two identities. ScalarE evicts S^2 / 128 numerators a head, VectorE reduces
 as many scores. SBUF: `limits.attention_bytes`.
 """
 
@@ -141,25 +147,25 @@ def attend_pass(
     group: heads that share one of k and v; source: see `bias_source`.
     """
     q_len = out.shape[1]
-    biases = None
+    bias = None
     if source != None:
         # Asked for before the operands, which take longer to be ready.
-        biases = [source.unit(image, first, count, 0, min(block, q_len))]
+        bias = source.unit(image, first, count, 0, min(block, q_len))
     queries = load_heads(q, q_view, image, first, count, 1)
     keys = load_heads(k, k_view, image, first, count, group)
     values = load_values(v, v_view, image, first, count, group)
     for start in range(0, q_len, block):
         size = min(block, q_len - start)
         if source != None and start > 0:
-            biases = None
-            biases = [source.unit(image, first, count, start, size)]
+            bias = None
+            bias = source.unit(image, first, count, start, size)
         rows = nl.ndarray(
             (PARTITIONS, ceil_div(size, PARTITIONS), count, queries.dim),
             dtype=q.dtype,
             buffer=nl.sbuf,
         )
         units = [(rows, queries.tokens(start, start + size), keys, values)]
-        attend(units, scale, selector, None, biases)
+        attend(units, scale, selector, None, bias)
         store_heads(out, image, start, size, first, rows)
 
 
@@ -171,20 +177,23 @@ def attend(units, scale, selector, then=None, biases=None):
     with ones in the last column. All units have the same heads. scale: float; selector:
     `shift_selector` of as many heads. then: None, or an object whose `push` is called with the
     index of each unit, in order, some time after its last result has been issued. biases: None, or
-    the `ScoreBias` of each unit.
+    an object whose `unit` takes the index of a unit and gives its `ScoreBias`: a `ScoreBias` that
+    all share, or `BiasUnits`. It is asked once a unit, in order; two units' exist at a time.
 
     `Numerators` of a step of heads go along with `Weighted` of the step before, and those of the
     last heads of a unit also with `Maxima` of the next unit.
     """
     previous = None
-    following = Maxima(units[0], scale, bias_of(biases, 0))
+    bias = None if biases == None else biases.unit(0)
+    following = Maxima(units[0], scale, bias)
     interleave(following, None, None)
     shift = following.shift_rows()
     for index in range(len(units)):
         following = None
+        next_bias = None
         if index + 1 < len(units):
-            following = Maxima(units[index + 1], scale, bias_of(biases, index + 1))
-        bias = bias_of(biases, index)
+            next_bias = None if biases == None else biases.unit(index + 1)
+            following = Maxima(units[index + 1], scale, next_bias)
         heads = units[index][1].heads
         step = units[index][1].scores_heads(units[index][2])
         for first in range(0, heads, step):
@@ -194,18 +203,12 @@ def attend(units, scale, selector, then=None, biases=None):
             previous = Weighted(units[index], numerators.values, first, last, bias != None)
         if following != None:
             shift = following.shift_rows()
+        bias = next_bias
         if then != None and index > 0:
             then.push(index - 1)
     interleave(previous, None, None)
     if then != None:
         then.push(len(units) - 1)
-
-
-def bias_of(biases, index):
-    """Unit `index`'s of the biases; None if there are none."""
-    if biases == None:
-        return None
-    return biases[index]
 
 
 def interleave(first, second, third):

@@ -226,7 +226,8 @@ def bias_scale_fits(scale):
 
 def bias_bytes(bias_heads, q_len, k_len, item):
     """The score bias of a block of queries (score_bias.py) of `bias_heads` heads, 0 if there is
-    none: the tiles, what one of them is made from, the identities, bounded maxima.
+    none: the tiles, what one of them is made from, the identities. `attend` over several units
+    whose biases differ has the tiles of two.
 
     Tiles are made from as many heads as BIAS_STAGE holds, or from a float32 row of positions or
     segments and, for a moment, the starts of at most as many segments as keys.

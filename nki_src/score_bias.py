@@ -128,6 +128,10 @@ class ScoreBias(nl.NKIObject):
         self.tiles = tiles
         self.scaling = scaling
 
+    def unit(self, index):
+        """This bias, for every unit that shares it (see `attend`)."""
+        return self
+
     def rows(self, head, tile):
         """SBUF [128, keys] of one head and tile of queries."""
         shared = self.tiles[tile].shape[1] == 1
@@ -167,6 +171,28 @@ class ScoreBias(nl.NKIObject):
             dst=result, data=maxima, op0=self.scaling.inward, operand0=self.scaling.bound
         )
         return result
+
+
+class BiasUnits(nl.NKIObject):
+    """The biases of the units of `attend`, which are the blocks of queries of images from `image`
+    on, for heads [first, first + count). source: see `bias_source`.
+    """
+
+    def __init__(self, source, image, first, count, q_len, block):
+        self.source = source
+        self.image = image
+        self.first = first
+        self.count = count
+        self.q_len = q_len
+        self.block = block
+        self.blocks = ceil_div(q_len, block)
+
+    def unit(self, index):
+        """The `ScoreBias` of a unit; the one before it may still be in use."""
+        start = index % self.blocks * self.block
+        size = min(self.block, self.q_len - start)
+        image = self.image + index // self.blocks
+        return self.source.unit(image, self.first, self.count, start, size)
 
 
 class DenseBias(nl.NKIObject):

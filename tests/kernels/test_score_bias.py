@@ -1,17 +1,59 @@
 """Properties of masked and biased attention that the parity rule does not ask for."""
 
 import nki
+import nki.language as nl
 import pytest
 import torch
 
 import nki_emulator
 from neuron_vit.nki_src import attention, limits
+from neuron_vit.nki_src.score_bias import BiasUnits, bias_source
 from neuron_vit.reference import attention as reference
 from tests.parity.rule import ulp
 from tests.parity.simulate import simulated
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 run = simulated(attention.attention)
+
+
+@nki.jit
+def all_images(q, k, v, scale, mask, kv_lens, block):
+    """`attention` with the blocks of all images as units of one `attend`, as blocks have them."""
+    batch, heads, q_len, dim = q.shape
+    out = nl.ndarray((batch, q_len, heads, dim), dtype=q.dtype, buffer=nl.shared_hbm)
+    selector = attention.shift_selector(heads, dim, q.dtype)
+    source = bias_source(mask, kv_lens, None, None, scale, q_len, k.shape[2], q.dtype)
+    units = []
+    for image in range(batch):
+        queries = attention.load_heads(q, None, image, 0, heads, 1)
+        keys = attention.load_heads(k, None, image, 0, heads, 1)
+        values = attention.load_values(v, None, image, 0, heads, 1)
+        for start in range(0, q_len, block):
+            size = min(block, q_len - start)
+            rows = nl.ndarray((128, -(-size // 128), heads, dim), dtype=q.dtype, buffer=nl.sbuf)
+            units.append((rows, queries.tokens(start, start + size), keys, values))
+    attention.attend(units, scale, selector, None, BiasUnits(source, 0, 0, heads, q_len, block))
+    blocks = -(-q_len // block)
+    for index, unit in enumerate(units):
+        start = index % blocks * block
+        size = min(block, q_len - start)
+        attention.store_heads(out, index // blocks, start, size, 0, unit[0])
+    return out
+
+
+@pytest.mark.parametrize("batch_of_mask", [1, 3])
+@pytest.mark.parametrize("heads_of_mask", [1, 2])
+@pytest.mark.parametrize("tokens", [150, 300])
+def test_units_in_flight_have_each_its_own_bias(batch_of_mask, heads_of_mask, tokens):
+    q, k, v, scale, *views = operands(torch.float32, tokens, batch=3)
+    mask = torch.randn(batch_of_mask, heads_of_mask, tokens, tokens)
+    expected = reference(q, k, v, scale, *views, mask)
+    found = simulated(all_images)(q, k, v, scale, mask, None, 256)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    lens = torch.tensor([tokens, 0, 140], dtype=torch.int32)
+    expected = reference(q, k, v, scale, *views, None, lens)
+    found = simulated(all_images)(q, k, v, scale, None, lens, 256)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
 def operands(dtype, tokens=40, dim=32, heads=2, batch=1):

@@ -188,9 +188,7 @@ UNSUPPORTED = {
         "layer_norm needs",
     ),
     "scale of a mask": (
-        lambda: nv.scaled_dot_product_attention(
-            SMALL, SMALL, SMALL, torch.zeros(5, 5), scale=1e-4
-        ),
+        lambda: nv.scaled_dot_product_attention(SMALL, SMALL, SMALL, torch.zeros(5, 5), scale=1e-4),
         "attention scale is not from 2",
     ),
     "causal": (
@@ -274,6 +272,10 @@ def test_supports_answers_without_nki(monkeypatch):
     no = nv.supports("scaled_dot_product_attention", **sizes, head_dim=192, dtype="bfloat16")
     assert yes and yes == nv.Support(True)
     assert not no and "head_dim=192" in no.reason and no.remedy
+    long = {"batch": 1, "heads": 16, "q_len": 4096, "k_len": 4096, "head_dim": 128}
+    assert nv.supports("attention", **long, bias_heads=16, dtype="bfloat16")
+    with pytest.raises(TypeError, match="takes the sizes batch, .*bias_heads; found batch"):
+        nv.supports("attention", batch=1, bias_heads=1)
     assert not nv.supports("linear", tokens=1, in_features=8, out_features=8, dtype=torch.float64)
     block = {"batch": 1, "tokens": 197, "width": 768, "heads": 12, "head_dim": 64, "hidden": 3072}
     assert nv.supports("vit_block", **block, dtype=torch.bfloat16, target="trn3")

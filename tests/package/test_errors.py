@@ -197,9 +197,7 @@ CASES = {
         "kv_lens has shape (3,), query (2, 3, 5, 8); it must be (batch,), and query [batch, heads",
     ),
     "lengths and a mask": (
-        lambda: attend(
-            attn_mask=torch.zeros(5, 5), kv_lens=torch.ones(2, dtype=torch.int32)
-        ),
+        lambda: attend(attn_mask=torch.zeros(5, 5), kv_lens=torch.ones(2, dtype=torch.int32)),
         "kv_lens is given together with attn_mask, is_causal or dropout_p; only one of them may",
     ),
     "segment bounds": (
@@ -216,8 +214,14 @@ CASES = {
     ),
     "a batch of packed sequences": (
         lambda: nv.flash_attn_forward(
-            torch.nn.Module(), HEADS, HEADS, HEADS, None, is_causal=False,
-            cu_seq_lens_q=torch.tensor([0, 5]), cu_seq_lens_k=torch.tensor([0, 5]),
+            torch.nn.Module(),
+            HEADS,
+            HEADS,
+            HEADS,
+            None,
+            is_causal=False,
+            cu_seq_lens_q=torch.tensor([0, 5]),
+            cu_seq_lens_k=torch.tensor([0, 5]),
         ),
         "flash_attn_forward: query has shape (2, 3, 5, 8), value (2, 3, 5, 8); packed sequences "
         "have a batch of 1",

@@ -193,9 +193,7 @@ def masks(kind, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(
-    "kind", ["bool", "keys", "one key", "row", "float", "float32", "infinite"]
-)
+@pytest.mark.parametrize("kind", ["bool", "keys", "one key", "row", "float", "float32", "infinite"])
 def test_attention_masks(dtype, kind):
     q, k, v = parameters((2, 3, 7, 8), (2, 3, 9, 8), (2, 3, 9, 8), dtype=dtype)
     mask = masks(kind, dtype)

@@ -79,9 +79,7 @@ def calls(dtype):
     )
 
     def attend(kind, **options):
-        return lambda: nv.scaled_dot_product_attention(
-            *attention_operands(dtype, kind), **options
-        )
+        return lambda: nv.scaled_dot_product_attention(*attention_operands(dtype, kind), **options)
 
     seen = torch.rand(2, HEADS, TOKENS, TOKENS) < 0.6
     seen[:, :, 3] = False

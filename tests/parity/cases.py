@@ -289,7 +289,11 @@ HOSTILE = [
     *row("attention", tokens=150, head_dim=32, segments=(1, 100, 1, 1, 47)),
     *row("attention", tokens=150, head_dim=72, segments=(1, 100, 49), values="logits", scale=1.0),
     *row(
-        "attention", tokens=150, keys=30, head_dim=32, segments=(1, 100, 1, 1, 47),
+        "attention",
+        tokens=150,
+        keys=30,
+        head_dim=32,
+        segments=(1, 100, 1, 1, 47),
         key_segments=(4, 1, 0, 5, 20),
     ),
     *row("linear", tokens=130, in_features=768, values="outliers"),
@@ -406,8 +410,15 @@ OPTIONS = [
         case
         for index, axes in enumerate(("BHQ", "1HQ", "B1Q", "11Q", "BH1", "B11", "111"))
         for case in row(
-            "attention", tokens=150, keys=140, head_dim=(32, 64, 72)[index % 3], batch=2, heads=3,
-            mask=("bool", "bias", "infinite")[index // 3], axes=axes, layout="mixed",
+            "attention",
+            tokens=150,
+            keys=140,
+            head_dim=(32, 64, 72)[index % 3],
+            batch=2,
+            heads=3,
+            mask=("bool", "bias", "infinite")[index // 3],
+            axes=axes,
+            layout="mixed",
         )
     ),
     *row("attention", tokens=600, keys=577, head_dim=72, mask="bias"),

@@ -126,7 +126,7 @@ def test_every_tensor_has_nan_before_and_behind_it(kernel):
 
 
 def test_padded_attention_operands_hold_nan_between_their_rows():
-    q, _, _, _, (shape, strides), _, _ = inputs.attention(
+    q, _, _, _, (shape, strides), *_ = inputs.attention(
         inputs.Draw(torch.float32, seed=1), tokens=5, head_dim=8, heads=2, layout="padded"
     )
     assert torch.isfinite(q.as_strided(shape, strides)).all() and torch.isnan(q).any()
