@@ -13,8 +13,9 @@ With a norm, whose statistics run along the hidden features, these are rows firs
 stationary operand, biases are broadcast rows added by VectorE, and `NormColumns` of norm.py turns
 the rows, tile by tile, to hidden columns (weight and bias of the norm ride on that eviction).
 
-The hidden activations of a block of at most 512 tokens stay on the chip; the block shrinks when
-the hidden width is large. SBUF: `limits.mlp_bytes`, from which `limits.mlp_plan` chooses.
+The hidden activations of a block of tokens (at most 1024, 512 with a norm) stay on the chip; the
+block shrinks when the hidden width is large. SBUF: `limits.mlp_bytes`, from which
+`limits.mlp_plan` chooses.
 """
 
 import nki
@@ -295,12 +296,14 @@ def column_of(columns, size, chunk):
 def gated_product(dst, gate, gate_bias, up, up_bias, activation):
     """dst = act(gate + gate_bias) * (up + up_bias).
 
-    gate, up: PSUM [rows, n]; the biases: a float32 column [rows, 1] each, or None.
+    gate, up: [rows, n] in PSUM, or in SBUF, where GpSimd can take the product off VectorE; the
+    biases: a float32 column [rows, 1] each, or None.
     """
     active = nl.ndarray(gate.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.activation(dst=active, op=activation, data=gate, bias=gate_bias)
     if up_bias == None:
-        nisa.tensor_tensor(dst=dst, data1=up, data2=active, op=nl.multiply)
+        engine = nisa.engine.gpsimd if up.buffer == nl.sbuf else nisa.engine.vector
+        nisa.tensor_tensor(dst=dst, data1=up, data2=active, op=nl.multiply, engine=engine)
     else:
         nisa.scalar_tensor_tensor(
             dst=dst, data=up, op0=nl.add, operand0=up_bias, op1=nl.multiply, operand1=active

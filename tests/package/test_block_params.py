@@ -106,6 +106,8 @@ def test_computes_what_the_layer_computes(family):
         ("gelu_fast", "gelu_tanh"),
         ("gelu_accurate", "gelu_tanh"),
         ("quick_gelu", "quick_gelu"),
+        ("silu", "silu"),
+        ("relu", "relu"),
     ],
 )
 def test_reads_activation_and_eps_from_the_module(family, hidden_act, activation):

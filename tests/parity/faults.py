@@ -317,10 +317,8 @@ FAULTS = [
         dict(tokens=600, width=64, hidden=100), "bf16",
     ),
     Fault(
-        "swiglu_mlp", "activation of the product", "mlp.py",
-        "data1=up, data2=active, op=nl.multiply)",
-        "data1=up, data2=gate, op=nl.multiply)\n"
-        "        nisa.activation(dst=dst, op=activation, data=dst)",
+        "swiglu_mlp", "gate added instead of multiplied", "mlp.py",
+        "data1=up, data2=active, op=nl.multiply", "data1=up, data2=active, op=nl.add",
         dict(MLP, bias=False, norm="layer"), "bf16",
     ),
     Fault(

@@ -28,7 +28,10 @@ def test_attention_is_torch_s(layout):
 
 @pytest.mark.parametrize(
     ("activation", "name"),
-    [("gelu", "gelu_python"), ("gelu_tanh", "gelu_new"), ("quick_gelu", "quick_gelu")],
+    [
+        *(("gelu", "gelu_python"), ("gelu_tanh", "gelu_new"), ("quick_gelu", "quick_gelu")),
+        *(("silu", "silu"), ("relu", "relu")),
+    ],
 )
 def test_activations_are_those_of_transformers(activation, name):
     x = torch.linspace(-12, 12, 1001, dtype=torch.float64)
@@ -37,7 +40,7 @@ def test_activations_are_those_of_transformers(activation, name):
 
 @pytest.mark.parametrize("layout", ["in_out", "out_in"])
 def test_linear_and_mlp_are_torch_s_modules(layout):
-    x, weight1, bias1, weight2, bias2, _, _ = arguments_of(
+    x, weight1, bias1, weight2, bias2, *_ = arguments_of(
         "mlp", tokens=5, width=12, hidden=20, out=7, layout=layout
     )
     module = torch.nn.Sequential(
@@ -48,6 +51,32 @@ def test_linear_and_mlp_are_torch_s_modules(layout):
         target.data.copy_(source.mT if layout == "in_out" and source.ndim == 2 else source)
     result = expressions.mlp(x, weight1, bias1, weight2, bias2, "gelu", layout)
     torch.testing.assert_close(result, module(x))
+
+
+@pytest.mark.parametrize("packed", [None, "gate first", "gate last"])
+def test_the_gated_mlp_of_the_definition(packed):
+    arguments = arguments_of("swiglu_mlp", tokens=5, width=12, hidden=20, packed=packed, norm="rms")
+    x, gate, gate_bias, up, up_bias, down, down_bias, _, _, weight, _, eps, _ = arguments
+    if packed == "gate first":
+        gate, up, gate_bias, up_bias = gate[:, :20], gate[:, 20:], gate_bias[:20], gate_bias[20:]
+    elif packed == "gate last":
+        gate, up, gate_bias, up_bias = up[:, 20:], up[:, :20], up_bias[20:], up_bias[:20]
+    gates = x @ gate + gate_bias
+    hidden = gates / (1 + (-gates).exp()) * (x @ up + up_bias)
+    hidden = hidden / (hidden.square().mean(-1, keepdim=True) + eps).sqrt() * weight
+    torch.testing.assert_close(expressions.swiglu_mlp(*arguments), hidden @ down + down_bias)
+
+
+def test_modulated_norms_of_the_definition():
+    settings = dict(tokens=3, width=12, batch=2, affine=True, residual=True, gate=True)
+    arguments = arguments_of("ada_layer_norm", **settings)
+    x, shift, scale, weight, bias, residual, gate, eps = arguments
+    out, total = expressions.ada_layer_norm(*arguments)
+    for image in range(2):
+        expected = residual[image] + gate[image] * x[image]
+        torch.testing.assert_close(total[image], expected)
+        normed = F.layer_norm(expected, (12,), weight, bias, eps)
+        torch.testing.assert_close(out[image], normed * (1 + scale[image]) + shift[image])
 
 
 def test_norms_of_the_definition():
