@@ -331,8 +331,10 @@ def block_bytes(
         images, heads_pass, length, width, heads, head_dim, item, head_rows
     )
     scratch = attend_bytes(units, heads_pass, length, length, head_dim, item)
-    # The bias of a unit is kept while the next heads are made, if both use the same.
+    # That of a unit is kept until the next is made, which may be in another phase.
     bias = bias_bytes(min(bias_heads, heads_pass), length, length, item)
+    if units > 1:
+        bias = 2 * bias
     attend = columns + rows + operands + bias + max(weights, scratch)
     if flight:
         norm = norm + attended
@@ -356,14 +358,11 @@ def vit_block_plan(batch, length, width, heads, head_dim, hidden, item, availabl
     none do.
 
     Prefers whole groups of about GROUP_TOKENS tokens, then work in flight (see `block_bytes`), then
-    large blocks, then as many heads as possible. With a score bias nothing is in flight, since
-    units in flight would each have theirs. traits: see PLAIN.
+    large blocks, then as many heads as possible. traits: see PLAIN.
     """
     images = max(1, min(batch, GROUP_TOKENS // length))
     while images > 0:
         for flight in (True, False):
-            if flight and traits[3] > 0:
-                continue
             block = ceil_div(images * length, PARTITIONS) * PARTITIONS
             while block > 0:
                 heads_pass = min(heads, HEADS_PER_PASS_MAX)

@@ -44,7 +44,7 @@ from .limits import (
 from .linear import store_tiles
 from .mlp import gated_weights, mlp_rows, plain_weights
 from .norm import NormTile
-from .score_bias import bias_source
+from .score_bias import BiasUnits, bias_source
 from .tiles import (
     WIDE,
     available_bytes,
@@ -215,12 +215,11 @@ class Special(nl.NKIObject):
         if self.shape != None:
             self.shape.begin(image)
 
-    def biases(self, image, first, count, start, size):
-        """For queries [start, start + size) of image `image` of the group and heads [first, first
-        + count): what `attend` takes for this one unit."""
+    def biases(self, first, count, length, block):
+        """The `BiasUnits` of the images of the group, for heads [first, first + count); or None."""
         if self.source == None:
             return None
-        return [self.source.unit(self.image + image, first, count, start, size)]
+        return BiasUnits(self.source, self.image, first, count, length, block)
 
 
 def transform_group(
@@ -459,8 +458,7 @@ def attend_images(
     """Some heads of all images of a group: rows dst [128, images * query tiles, heads, d].
 
     first: the first column of these heads in each of the three parts of the QKV weight. flight:
-    whether the units are interleaved; then: what takes the finished units if so, or None. special:
-    `Special`, whose source is None in flight.
+    whether the units are interleaved; then: what takes the finished units if so, or None.
     """
     heads, dim = dst.shape[2], dst.shape[3]
     tiles = ceil_div(length, PARTITIONS)
@@ -488,17 +486,14 @@ def attend_images(
                     values[:, tile : tile + tiles, :, :],
                 )
             )
+    biases = special.biases(first // dim, heads, length, block)
     if flight:
-        attend(units, scale, selector, then)
+        attend(units, scale, selector, then, biases)
     else:
-        blocks = len(units) // (columns.shape[2] // length)
         for index in range(len(units)):
-            start = index % blocks * block
-            biases = special.biases(
-                index // blocks, first // dim, heads, start, min(block, length - start)
-            )
-            attend([units[index]], scale, selector, None, biases)
-            biases = None
+            bias = None if biases == None else biases.unit(index)
+            attend([units[index]], scale, selector, None, bias)
+            bias = None
 
 
 class ImageColumns(nl.NKIObject):

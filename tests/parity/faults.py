@@ -647,12 +647,12 @@ FAULTS = [
     ),
     Fault(
         "vit_block", "key lengths of the first image for all", "vit_block.py",
-        "self.source.unit(self.image + image,", "self.source.unit(self.image,",
-        dict(BLOCK, lens=(17, 5)), "bf16",
+        "BiasUnits(self.source, self.image,", "BiasUnits(self.source, 0,",
+        dict(BLOCK, tokens=600, lens=(600, 5)), "bf16",
     ),
     Fault(
         "vit_block", "mask of the first heads for all", "vit_block.py",
-        "index // blocks, first // dim, heads,", "index // blocks, 0, heads,",
+        "special.biases(first // dim, heads,", "special.biases(0, heads,",
         dict(BLOCK, heads=70, batch=1, mask="bool", axes="1HQ"), "bf16",
     ),
     Fault(
