@@ -8,7 +8,8 @@ axis; the plain ones of vit_block.py come out of the projection as columns. For 
 128 tokens of an image (`HeadRows`):
 
 1. TensorE: the norm1 columns of the tile are stationary, the weight columns of a pass of heads
-   moving -> PSUM rows [tokens, heads, d]; VectorE (ScalarE without a bias) evicts them as float32.
+   moving -> PSUM rows [tokens, heads, d]. The bias is one more row of the contraction, against a
+   row of ones, which leaves the eviction as float32 to ScalarE: VectorE is the busier one.
 2. Norm of each head ("layer" or "rms"): sums by VectorE over a [tokens, heads, d] view, squares and
    the parameters on GpSimd, the inverse deviation on ScalarE. Or of all heads together ("rms"):
    `FullDeviations` makes the deviations once a group, because a pass need not have all heads.
@@ -114,7 +115,14 @@ class HeadRows(nl.NKIObject):
         )
         self.result = Heads(target, heads, dim)
         self.slab = load_weight(weight, "in_out", self.width, which * embed + first, heads * dim)
-        self.bias = broadcast_row(bias, which * embed + first, heads * dim)
+        self.bias = None
+        self.ones = None
+        if bias != None:
+            self.bias = nl.ndarray((1, heads * dim), dtype=bias.dtype, buffer=nl.sbuf)
+            low = which * embed + first
+            nisa.dma_copy(dst=self.bias, src=bias[low : low + heads * dim].expand_dim(0))
+            self.ones = nl.ndarray((1, PARTITIONS), dtype=bias.dtype, buffer=nl.sbuf)
+            nisa.memset(dst=self.ones, value=1.0, engine=nisa.engine.gpsimd)
         self.deviations = None
         self.norm_weight = None
         self.norm_bias = None
@@ -167,13 +175,14 @@ class HeadRows(nl.NKIObject):
                 self.slab[:, :, start * dim : stop * dim],
                 self.width,
             )
-            target = rows[:, start:stop, :]
-            part = part_of(self.bias, count, start * dim, stop * dim)
-            if part == None:
-                nisa.tensor_copy(dst=target, src=psum, engine=nisa.engine.scalar)
-            else:
-                part = part.reshape_dim(1, (stop - start, dim))
-                nisa.tensor_tensor(dst=target, data1=psum, data2=part, op=nl.add)
+            if self.bias != None:
+                nisa.nc_matmul(
+                    dst=psum,
+                    stationary=self.ones[:, 0:count],
+                    moving=self.bias[:, start * dim : stop * dim],
+                    accumulate=True,
+                )
+            nisa.tensor_copy(dst=rows[:, start:stop, :], src=psum, engine=nisa.engine.scalar)
         return rows
 
     def shape_rows(self, index, rows):

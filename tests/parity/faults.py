@@ -622,8 +622,7 @@ FAULTS = [
     ),
     Fault(
         "vit_block", "bias dropped in front of the rotation", "heads.py",
-        "self.bias = broadcast_row(bias, which * embed + first, heads * dim)", "self.bias = None",
-        ROTATED, "bf16",
+        "            if self.bias != None:\n", "            if False:\n", ROTATED, "bf16",
     ),
     Fault(
         "vit_block", "deviations of the queries for the keys", "heads.py",
