@@ -25,6 +25,7 @@ help:
 
 setup: $(INSTALLED)
 
+# timm comes without what it depends on, see tests/models/timm_blocks.py.
 $(INSTALLED):
 	@command -v $(PYTHON) >/dev/null || { \
 	  echo "make: $(PYTHON) was not found; install Python 3.11 or newer, or say PYTHON=/path/to/python" >&2; exit 1; }
@@ -35,6 +36,7 @@ $(INSTALLED):
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt setuptools
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt \
 	  --no-build-isolation --editable '.[hub,models,test]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps timm
 	@touch $@
 
 demo: $(INSTALLED)

@@ -8,10 +8,11 @@ axis; the plain ones of vit_block.py come out of the projection as columns. For 
 128 tokens of an image (`HeadRows`):
 
 1. TensorE: the norm1 columns of the tile are stationary, the weight columns of a pass of heads
-   moving -> PSUM rows [tokens, heads, d]; VectorE (ScalarE without a bias) evicts them as float32.
+   moving -> PSUM rows [tokens, heads, d]. The bias is one more row of the contraction, against a
+   row of ones, which leaves the eviction as float32 to ScalarE: VectorE is the busier one.
 2. Norm of each head ("layer" or "rms"): sums by VectorE over a [tokens, heads, d] view, squares and
    the parameters on GpSimd, the inverse deviation on ScalarE. Or of all heads together ("rms"):
-   `full_deviations` makes the deviations once a group, because a pass need not have all heads.
+   `FullDeviations` makes the deviations once a group, because a pass need not have all heads.
 3. RoPE: x * cos on VectorE, turned(x) * sin on GpSimd, their sum rounds to the operand dtype. The
    turned values are a strided view. The table of sines has the signs of turned(x) put in when it
    is loaded; tokens in front of the first position of the tables get cos = 1 and sin = 0.
@@ -65,10 +66,18 @@ class HeadShape(nl.NKIObject):
         """
         if self.full and self.deviations == None:
             self.deviations = [
-                full_deviations(columns, length, weight, bias, 0, embed, self.eps),
-                full_deviations(columns, length, weight, bias, embed, embed, self.eps),
+                self.full_deviations(columns, length, weight, bias, 0, embed),
+                self.full_deviations(columns, length, weight, bias, embed, embed),
             ]
         return HeadRows(self, which, columns, length, weight, bias, first, embed, heads, dim)
+
+    def full_deviations(self, columns, length, weight, bias, first, embed):
+        """Those of the queries or of the keys. A function of its own, so that what one needs is
+        gone when the other's are made."""
+        work = FullDeviations(columns, length, weight, bias, first, embed, self.eps)
+        for index in range(work.steps):
+            work.step(index)
+        return work.result
 
 
 class HeadRows(nl.NKIObject):
@@ -98,7 +107,14 @@ class HeadRows(nl.NKIObject):
         )
         self.result = Heads(target, heads, dim)
         self.slab = load_weight(weight, "in_out", self.width, which * embed + first, heads * dim)
-        self.bias = broadcast_row(bias, which * embed + first, heads * dim)
+        self.bias = None
+        self.ones = None
+        if bias != None:
+            self.bias = nl.ndarray((1, heads * dim), dtype=bias.dtype, buffer=nl.sbuf)
+            low = which * embed + first
+            nisa.dma_copy(dst=self.bias, src=bias[low : low + heads * dim].expand_dim(0))
+            self.ones = nl.ndarray((1, PARTITIONS), dtype=bias.dtype, buffer=nl.sbuf)
+            nisa.memset(dst=self.ones, value=1.0, engine=nisa.engine.gpsimd)
         self.deviations = None
         self.norm_weight = None
         self.norm_bias = None
@@ -125,10 +141,10 @@ class HeadRows(nl.NKIObject):
         self.projected = None
         if index < self.steps - 2:
             self.projected = self.project(index)
+        else:
+            self.slab = None
         if shaped != None:
             self.transpose(index - 2, shaped)
-        if index == self.steps - 1:
-            self.slab = None
 
     def place(self, index):
         """(image of the group, tile of the image, tokens) of tile `index`."""
@@ -153,13 +169,14 @@ class HeadRows(nl.NKIObject):
                 self.slab[:, :, start * dim : stop * dim],
                 self.width,
             )
-            target = rows[:, start:stop, :]
-            part = part_of(self.bias, count, start * dim, stop * dim)
-            if part == None:
-                nisa.tensor_copy(dst=target, src=psum, engine=nisa.engine.scalar)
-            else:
-                part = part.reshape_dim(1, (stop - start, dim))
-                nisa.tensor_tensor(dst=target, data1=psum, data2=part, op=nl.add)
+            if self.bias != None:
+                nisa.nc_matmul(
+                    dst=psum,
+                    stationary=self.ones[:, 0:count],
+                    moving=self.bias[:, start * dim : stop * dim],
+                    accumulate=True,
+                )
+            nisa.tensor_copy(dst=rows[:, start:stop, :], src=psum, engine=nisa.engine.scalar)
         return rows
 
     def shape_rows(self, index, rows):
@@ -345,45 +362,82 @@ def load_table(table, image, length, tile, rest):
     return values
 
 
-def full_deviations(columns, length, weight, bias, first, embed, eps):
-    """1 / sqrt(mean(q^2) + eps) over all heads together, for every token.
+class FullDeviations(nl.NKIObject):
+    """1 / sqrt(mean(q^2) + eps) over all heads together, for every token: the work of making it.
 
-    Weight columns [first, first + embed). Returns SBUF float32 [128, images * tiles], where each
-    image starts a tile. Another projection of the group, of which only the squares are kept: all
-    rows together need not fit on the chip.
+    Arguments as of `HeadShape.make`, for weight columns [first, first + embed). result: SBUF
+    float32 [128, images * tiles], where each image starts a tile, complete when all steps are done.
+    Another projection of the group, of which only the squares are kept: all rows together need not
+    fit on the chip. A step is up to 512 features of one tile; the last one ends the work.
     """
-    width = weight.shape[0]
-    tiles = ceil_div(length, PARTITIONS)
-    images = columns.shape[2] // length
-    step = slab_columns(width, embed, dtype_bytes(weight.dtype))
-    parts = ceil_div(step, BANK) * ceil_div(embed, step)
-    sums = nl.ndarray((PARTITIONS, images * tiles, parts), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.memset(dst=sums, value=0.0)
-    part = 0
-    for low in range(0, embed, step):
-        size = min(step, embed - low)
-        slab = load_weight(weight, "in_out", width, first + low, size)
-        bias_row = broadcast_row(bias, first + low, size)
-        for start in range(0, size, BANK):
-            stop = min(start + BANK, size)
-            for image in range(images):
-                for tile in range(tiles):
-                    count = min(PARTITIONS, length - tile * PARTITIONS)
-                    token = image * length + tile * PARTITIONS
-                    column = image * tiles + tile
-                    square_sums(
-                        sums[0:count, column, part : part + 1],
-                        columns[:, :, token : token + count],
-                        slab[:, :, start:stop],
-                        width,
-                        part_of(bias_row, count, start, stop),
-                    )
-            part = part + 1
-    total = nl.ndarray((PARTITIONS, images * tiles), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_reduce(dst=total, op=nl.add, data=sums, axis=2)
-    result = nl.ndarray((PARTITIONS, images * tiles), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.activation(dst=result, op=nl.rsqrt, data=total, scale=1.0 / embed, bias=eps)
-    return result
+
+    def __init__(self, columns, length, weight, bias, first, embed, eps):
+        self.columns = columns
+        self.length = length
+        self.weight = weight
+        self.bias = bias
+        self.first = first
+        self.embed = embed
+        self.eps = eps
+        self.tiles = ceil_div(length, PARTITIONS)
+        self.images = columns.shape[2] // length
+        step = slab_columns(weight.shape[0], embed, dtype_bytes(weight.dtype))
+        # (first feature of the slab, first one within it and the one behind the last)
+        self.plan = []
+        for low in range(0, embed, step):
+            size = min(step, embed - low)
+            for start in range(0, size, BANK):
+                self.plan.append((low, start, min(start + BANK, size)))
+        self.width = step
+        self.steps = len(self.plan) * self.images * self.tiles + 1
+        shape = (PARTITIONS, self.images * self.tiles, len(self.plan))
+        self.sums = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)
+        nisa.memset(dst=self.sums, value=0.0, engine=nisa.engine.gpsimd)
+        self.loaded = -1
+        self.slab = None
+        self.row = None
+        self.result = nl.ndarray(shape[0:2], dtype=nl.float32, buffer=nl.sbuf)
+
+    def step(self, index):
+        """Step `index` of `steps`."""
+        count = self.images * self.tiles
+        if index == self.steps - 1:
+            self.finish()
+            return
+        low, start, stop = self.plan[index // count]
+        if low != self.loaded:
+            self.load(low)
+        column = index % count
+        tile = column % self.tiles
+        tokens = min(PARTITIONS, self.length - tile * PARTITIONS)
+        token = column // self.tiles * self.length + tile * PARTITIONS
+        part = index // count
+        square_sums(
+            self.sums[0:tokens, column, part : part + 1],
+            self.columns[:, :, token : token + tokens],
+            self.slab[:, :, start:stop],
+            self.weight.shape[0],
+            part_of(self.row, tokens, start, stop),
+        )
+
+    def load(self, low):
+        """The slab that begins at feature `low`, and its biases."""
+        size = min(self.width, self.embed - low)
+        depth = self.weight.shape[0]
+        self.loaded = low
+        self.slab = load_weight(self.weight, "in_out", depth, self.first + low, size)
+        self.row = broadcast_row(self.bias, self.first + low, size)
+
+    def finish(self):
+        """The result, from the sums."""
+        self.slab = None
+        self.row = None
+        total = nl.ndarray(self.result.shape, dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_reduce(dst=total, op=nl.add, data=self.sums, axis=2)
+        nisa.activation(
+            dst=self.result, op=nl.rsqrt, data=total, scale=1.0 / self.embed, bias=self.eps
+        )
+        self.sums = None
 
 
 def square_sums(dst, stationary, moving, depth, bias):

@@ -73,14 +73,13 @@ def vit_block(
     they are [H*d]. After it `rotate`, if cos and sin are given, in the style `rope`. mask, kv_lens
     and cu_seqlens (B = 1) restrict which keys a query sees; see `attention`.
     """
-    batch, tokens, _ = x.shape
     stream = wide(x)
     normalized = _normalize(stream, norm1_weight, norm1_bias, norm, eps).to(x.dtype)
     q, k, v = linear(normalized, qkv_weight, qkv_bias, "in_out").chunk(3, dim=-1)
     if qk_norm is not None:
         q = _normalize_heads(q, q_norm_weight, q_norm_bias, qk_norm, qk_eps)
         k = _normalize_heads(k, k_norm_weight, k_norm_bias, qk_norm, qk_eps)
-    q, k, v = (t.reshape(batch, tokens, num_heads, -1).transpose(1, 2) for t in (q, k, v))
+    q, k, v = (t.unflatten(-1, (num_heads, -1)).transpose(1, 2) for t in (q, k, v))
     if cos is not None:
         q, k = (rotate(t, cos, sin, rope) for t in (q, k))
     q, k = q.to(x.dtype), k.to(x.dtype)

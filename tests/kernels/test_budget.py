@@ -9,6 +9,7 @@ import torch
 
 import nki_emulator
 from neuron_vit.nki_src import attention, limits, linear, mlp, norm, vit_block
+from tests.parity import inputs
 
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 
@@ -181,6 +182,46 @@ def test_vit_block(dtype, batch, length, heads, head_dim, hidden):
     sizes = (length, width, heads, head_dim, hidden, item)
     plan = limits.vit_block_plan(batch, *sizes, available)
     assert_bounds(peak, limits.block_bytes(*plan, *sizes))
+
+
+SPECIAL = {
+    "rotated": dict(tokens=577, heads=6, rope="half", prefix=1, tables="float32"),
+    "rotated images": dict(tokens=197, heads=4, batch=5, rope="interleaved", tables="own"),
+    "head norms": dict(tokens=257, heads=8, qk_norm="layer", rope="half"),
+    "norm of all heads": dict(
+        tokens=577, width=640, heads=5, head_dim=128, qk_norm="rms", full=True
+    ),
+    "all heads in passes": dict(
+        tokens=1025, width=1536, heads=12, head_dim=128, hidden=1536, qk_norm="rms", full=True
+    ),
+    "gated": dict(tokens=577, hidden=2730, gate=True, activation="silu"),
+    "inner norm": dict(tokens=577, width=768, hidden=2048, gate=True, inner_norm="layer"),
+    "mask": dict(tokens=1000, heads=4, mask="bias", axes="1HQ"),
+    "mask of images": dict(tokens=197, heads=6, batch=4, mask="bool", axes="B11"),
+    "segments": dict(tokens=577, heads=6, segments=(500, 77), rope="half"),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", SPECIAL)
+def test_special_vit_block(dtype, name):
+    settings = dict(dict(width=384, heads=4, head_dim=64, hidden=1024, batch=1), **SPECIAL[name])
+    draw = inputs.Draw(DTYPES[dtype], seed=0)
+    arguments = inputs.vit_block(draw, **settings)
+    peak = sbuf_peak(vit_block.vit_block, *arguments)
+    available = limits.USABLE * limits.SBUF_BYTES["trn2"]
+    names = ("width", "heads", "head_dim", "hidden")
+    sizes = (settings["tokens"], *(settings[name] for name in names), limits.DTYPE_BYTES[dtype])
+    rows = 1 if "rope" in settings or "qk_norm" in settings else 0
+    masked = 1 if "segments" in settings or settings.get("axes") == "B11" else 0
+    traits = (
+        "gate" in settings,
+        "inner_norm" in settings,
+        2 if "full" in settings else rows,
+        settings["heads"] if settings.get("axes") == "1HQ" else masked,
+    )
+    plan = limits.vit_block_plan(settings["batch"], *sizes, available, traits)
+    assert_bounds(peak, limits.block_bytes(*plan, *sizes, traits))
 
 
 def test_what_limits_allow_the_kernels_plan():

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from neuron_vit.nki_src import attention, linear, mlp, norm, vit_block
+from tests.parity import inputs
 
 
 def rand(*shape):
@@ -30,6 +31,11 @@ def strided(batch, heads, tokens, dim):
 
 
 SEGMENTS = [torch.tensor([0, 1, 30, 50], dtype=torch.int32)] * 2
+
+def special_block(**settings):
+    draw = inputs.Draw(torch.float32, seed=0)
+    return inputs.vit_block(draw, tokens=50, width=96, heads=3, head_dim=32, hidden=96, **settings)
+
 
 CASES = {
     "norm rows": (norm.layer_norm, (rand(300, 96), rand(96), rand(96), rand(300, 96), 1e-6)),
@@ -70,6 +76,14 @@ CASES = {
     "attention segments": (attention.attention, (*strided(1, 3, 50, 32), None, None, *SEGMENTS)),
     "block images": (vit_block.vit_block, block(3, 50, 2, 32, 96)),
     "block one image": (vit_block.vit_block, block(1, 17, 2, 32, 96)),
+    "block with tables of images": (
+        vit_block.vit_block,
+        special_block(batch=3, rope="half", tables="own", qk_norm="rms", full=True, gate=True),
+    ),
+    "block with lengths": (
+        vit_block.vit_block,
+        special_block(batch=3, lens=(50, 1, 17), inner_norm="layer"),
+    ),
 }
 
 

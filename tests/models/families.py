@@ -7,9 +7,6 @@ widths of released models and the sequence lengths of their images.
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Optional, Tuple
 
-import timm.layers
-import timm.models.eva
-import timm.models.vision_transformer
 import torch
 import transformers
 from torch import nn
@@ -27,6 +24,8 @@ from transformers.models.qwen3_vl import modeling_qwen3_vl as qwen3
 from transformers.models.siglip import modeling_siglip as siglip
 from transformers.models.siglip2 import modeling_siglip2 as siglip2
 from transformers.models.vit import modeling_vit as vit
+
+from .timm_blocks import timm
 
 Tables = Tuple[torch.Tensor, torch.Tensor]
 

@@ -8,8 +8,8 @@ from torch import nn
 
 import neuron_vit as nv
 from neuron_vit._layer_reader import _LAYERS
+from tests.models.timm_blocks import timm
 
-timm = pytest.importorskip("timm")
 transformers = pytest.importorskip("transformers")
 
 SIZES = {"hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1}

@@ -8,6 +8,7 @@ import torch
 import neuron_vit as nv
 from neuron_vit import _environment
 
+TABLE = torch.ones(5, 4)
 X = torch.randn(2, 5, 12)
 HEADS = torch.randn(2, 3, 5, 8)
 WEIGHT = torch.randn(7, 12)
@@ -251,6 +252,82 @@ CASES = {
         lambda: nv.vit_block(X.bfloat16(), PARAMS),
         "params has dtype torch.float32 on cpu, x has torch.bfloat16 on cpu; they must be the "
         "same. Convert once with params.to('cpu', torch.bfloat16)",
+    ),
+    "tables missing": (
+        lambda: nv.vit_block(X, params(rope="half")),
+        "vit_block: rope is None, params.rope is 'half'; tables are given if and only if",
+    ),
+    "tables not wanted": (
+        lambda: nv.vit_block(X, PARAMS, rope=(TABLE, TABLE)),
+        "rope is given, params.rope is None; tables are given if and only if",
+    ),
+    "one table": (
+        lambda: nv.vit_block(X, params(rope="half"), rope=TABLE),
+        "rope is a Tensor; it must be the pair (cos, sin) of tables",
+    ),
+    "table size": (
+        lambda: nv.vit_block(X, params(rope="half"), rope=(TABLE, TABLE[:, :2])),
+        "rope[1] has shape (5, 2); it must be (positions, 4) with at most 5 positions",
+    ),
+    "too many positions": (
+        lambda: nv.vit_block(X[:, :4], params(rope="half"), rope=(TABLE, TABLE)),
+        "rope[0] has shape (5, 4); it must be (positions, 4) with at most 4 positions",
+    ),
+    "table dtype": (
+        lambda: nv.vit_block(X, params(rope="half"), rope=(TABLE.half(), TABLE.half())),
+        "rope[0] has dtype float16, x has float32",
+    ),
+    "block mask": (
+        lambda: nv.vit_block(X, PARAMS, attn_mask=torch.ones(5, 4, dtype=torch.bool)),
+        "attn_mask has shape (5, 4); it must broadcast to (2, 2, 5, 5)",
+    ),
+    "block lengths": (
+        lambda: nv.vit_block(X, PARAMS, kv_lens=torch.tensor([5])),
+        "kv_lens has shape (1,), x (2, 5, 12); it must be (2,)",
+    ),
+    "block segments": (
+        lambda: nv.vit_block(X, PARAMS, cu_seqlens=torch.tensor([0, 5])),
+        "cu_seqlens has shape (2,), x (2, 5, 12); it must be (segments + 1,), for a batch of 1",
+    ),
+    "block segments dtype": (
+        lambda: nv.vit_block(X[:1], PARAMS, cu_seqlens=torch.tensor([0.0, 5.0])),
+        "cu_seqlens has dtype float32; it must be int32 or int64",
+    ),
+    "two restrictions": (
+        lambda: nv.vit_block(
+            X, PARAMS, attn_mask=torch.ones(5, 5), kv_lens=torch.tensor([5, 5])
+        ),
+        "kv_lens is given together with attn_mask; only one of attn_mask, kv_lens and cu_seqlens",
+    ),
+    "inner weight alone": (
+        lambda: params(inner_weight=torch.ones(20)),
+        "inner_weight is given without inner_norm; it needs that",
+    ),
+    "head norm without weights": (
+        lambda: params(qk_norm="rms", q_norm_weight=torch.ones(4)),
+        "qk_norm is given without k_norm_weight; it needs that",
+    ),
+    "norm of all heads": (
+        lambda: params(
+            qk_norm="layer", q_norm_weight=torch.ones(8), k_norm_weight=torch.ones(8)
+        ),
+        "qk_norm is 'layer' with 8 weights; a norm over all heads together must be 'rms'",
+    ),
+    "head norm size": (
+        lambda: params(qk_norm="rms", q_norm_weight=torch.ones(8), k_norm_weight=torch.ones(4)),
+        "k_norm_weight has shape (4,); it must be (8,)",
+    ),
+    "gate bias alone": (
+        lambda: params(gate_bias=torch.ones(20)),
+        "gate_bias is given without gate_weight; it needs that",
+    ),
+    "gate shape": (
+        lambda: params(gate_weight=torch.ones(12, 19)),
+        "gate_weight has shape (12, 19); it must be (12, 20)",
+    ),
+    "rope style": (
+        lambda: params(rope="neox"),
+        "rope is 'neox'; it must be 'half' or 'interleaved'",
     ),
     "not params": (
         lambda: nv.vit_block(X, {}),

@@ -51,6 +51,42 @@ def block(dtype, *, full):
     )
 
 
+def special_block(dtype, *, gate=True, full=False, mask=None, lens=None, segments=None):
+    """The arguments of a block with tables, norms of queries and keys and a norm in its MLP."""
+    width, inner, hidden = 12, 8, 20
+    batch = 1 if segments is not None else 2
+    normed = inner if full else 4
+
+    def vector(size):
+        return tensor(size, dtype=dtype)
+
+    angles = torch.rand(3, 4, dtype=torch.float64)
+    return (
+        tensor(batch, 5, width, dtype=dtype),
+        *block(dtype, full=True)[1:18],
+        "silu",
+        0.5,
+        tensor(width, hidden, dtype=dtype) if gate else None,
+        vector(hidden) if gate else None,
+        vector(hidden),
+        None if full else vector(hidden),
+        vector(normed),
+        None if full else vector(normed),
+        vector(normed),
+        None if full else vector(normed),
+        angles.cos().to(dtype).requires_grad_(),
+        angles.sin().to(dtype).requires_grad_(),
+        mask,
+        lens,
+        segments,
+        "rms" if full else "layer",
+        1e-3,
+        "rms" if full else "layer",
+        1e-3,
+        "half" if full else "interleaved",
+    )
+
+
 def cases(dtype):
     """(operator, arguments), with and without optional tensors."""
 
@@ -126,6 +162,10 @@ def cases(dtype):
     yield ops.note_dropout, (q(),)
     yield ops.vit_block, block(dtype, full=True)
     yield ops.vit_block, block(dtype, full=False)
+    yield ops.vit_block, special_block(dtype, mask=new(1, 2, 5, 5))
+    yield ops.vit_block, special_block(dtype, gate=False, full=True, mask=seen)
+    yield ops.vit_block, special_block(dtype, gate=False, lens=torch.tensor([3, 0]))
+    yield ops.vit_block, special_block(dtype, full=True, segments=torch.tensor([0, 1, 5]))
 
 
 NUMBER_OF_CASES = len(list(cases(torch.float32)))

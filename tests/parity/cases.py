@@ -176,6 +176,50 @@ def block_grid():
         )  # fmt: skip
 
 
+def block_options():
+    """Rotations, norms of queries and keys, gates, inner norms and masks of a block."""
+    ropes, norms, head_dims = ("half", "interleaved"), (None, "layer", "rms"), (32, 64, 72, 80, 128)
+    for index, (rope, norm, head_dim) in enumerate(itertools.product(ropes, norms, head_dims)):
+        yield from row(
+            "vit_block", tokens=(50, 130, 197)[index % 3], width=200, heads=3, head_dim=head_dim,
+            hidden=300, rope=rope, prefix=(0, 1, 5)[index // 2 % 3], qk_norm=norm,
+            batch=1 + index % 2, bias=index % 4 > 0, tables=("shared", "own", "float32")[index % 3],
+        )  # fmt: skip
+    # Prefixes that end with a tile or behind it, a table of one position; an odd number of heads.
+    for tokens, prefix in ((129, 128), (260, 130), (17, 16)):
+        yield from row(
+            "vit_block", tokens=tokens, width=136, heads=5, head_dim=32, hidden=200, prefix=prefix,
+            rope="half",
+        )  # fmt: skip
+    for norm, full, head_dim in (
+        ("layer", False, 88), ("rms", False, 64), ("rms", True, 128), ("rms", True, 40),
+    ):  # fmt: skip
+        for bias in (True, False):
+            yield from row(
+                "vit_block", tokens=130, width=264, heads=3, head_dim=head_dim, hidden=300, batch=2,
+                qk_norm=norm, full=full, bias=bias, norm="rms",
+            )  # fmt: skip
+    # More heads than a bank of PSUM or a pass holds, and more columns than a slab.
+    yield from row(
+        "vit_block", dtypes=("bf16",), tokens=17, width=136, heads=70, head_dim=32, hidden=200,
+        qk_norm="rms", full=True, rope="half",
+    )  # fmt: skip
+    for inner_norm, hidden in ((None, 342), ("layer", 342), ("rms", 2730)):
+        for activation in ("silu", "gelu"):
+            yield from row(
+                "vit_block", tokens=65, width=200, heads=2, head_dim=64, hidden=hidden, gate=True,
+                inner_norm=inner_norm, activation=activation, layer_scale=activation == "silu",
+            )  # fmt: skip
+    yield from row("vit_block", tokens=65, inner_norm="layer", batch=2, bias=False)
+    for mask, axes in (
+        ("bool", "B11"), ("bool", "1HQ"), ("bias", "1HQ"), ("bias32", "B1Q"), ("infinite", "BHQ"),
+    ):  # fmt: skip
+        yield from row("vit_block", tokens=130, batch=2, hidden=300, mask=mask, axes=axes)
+    yield from row("vit_block", tokens=50, batch=3, hidden=300, lens=(50, 17, 0), rope="half")
+    yield from row("vit_block", tokens=197, hidden=300, segments=(1, 64, 131, 1), rope="half")
+    yield from row("vit_block", tokens=577, hidden=300, segments=(256, 321), qk_norm="layer")
+
+
 GRID = [
     *norm_grid(),
     *attention_grid(),
@@ -402,6 +446,7 @@ OPTIONS = [
     *row("vit_block", tokens=50, batch=3, layer_scale=True, activation="quick_gelu"),
     *row("vit_block", tokens=197, batch=2, norm="rms", activation="gelu_tanh"),
     *row("vit_block", tokens=17, batch=9, width=200, heads=3, head_dim=104, hidden=300),
+    *block_options(),
 ]
 
 # A row of a long cross product that is in the short grid as well counts once, as short.

@@ -125,16 +125,52 @@ def _seen(scores, mask, kv_lens, cu_seqlens_q, cu_seqlens_k):
 def vit_block(
     x, norm1_weight, norm1_bias, qkv_weight, qkv_bias, proj_weight, proj_bias, scale1,
     norm2_weight, norm2_bias, fc1_weight, fc1_bias, fc2_weight, fc2_bias, scale2,
-    num_heads, eps, norm, activation, attention_scale,
+    num_heads, eps, norm, activation, attention_scale, gate_weight=None, gate_bias=None,
+    inner_weight=None, inner_bias=None, q_norm_weight=None, q_norm_bias=None, k_norm_weight=None,
+    k_norm_bias=None, cos=None, sin=None, mask=None, kv_lens=None, cu_seqlens=None, inner_norm=None,
+    inner_eps=0.0, qk_norm=None, qk_eps=0.0, rope="half",
 ):  # fmt: skip
     batch, tokens, _ = x.shape
     qkv = linear(_norm(x, norm1_weight, norm1_bias, eps, norm), qkv_weight, qkv_bias, "in_out")
-    q, k, v = qkv.reshape(batch, tokens, 3, num_heads, -1).permute(2, 0, 3, 1, 4)
-    heads = attention(q, k, v, attention_scale, None, None, None).flatten(2)
+    q, k, v = qkv.chunk(3, -1)
+    if qk_norm is not None:
+        q = _norm_of_heads(q, q_norm_weight, q_norm_bias, qk_eps, qk_norm)
+        k = _norm_of_heads(k, k_norm_weight, k_norm_bias, qk_eps, qk_norm)
+    q, k, v = (t.reshape(batch, tokens, num_heads, -1).transpose(1, 2) for t in (q, k, v))
+    if cos is not None:
+        q, k = rotated(q, cos, sin, rope), rotated(k, cos, sin, rope)
+    seen = (mask, kv_lens, cu_seqlens, cu_seqlens)
+    heads = attention(q, k, v, attention_scale, None, None, None, *seen).flatten(2)
     x = x + _scaled(linear(heads, proj_weight, proj_bias, "in_out"), scale1)
     normed = _norm(x, norm2_weight, norm2_bias, eps, norm)
-    branch = mlp(normed, fc1_weight, fc1_bias, fc2_weight, fc2_bias, activation, "in_out")
+    inner = (inner_weight, inner_bias, inner_eps, inner_norm)
+    up, down = (fc1_weight, fc1_bias), (fc2_weight, fc2_bias)
+    if gate_weight is None:
+        branch = mlp(normed, *up, *down, activation, "in_out", *inner)
+    else:
+        gate = (gate_weight, gate_bias)
+        branch = swiglu_mlp(normed, *gate, *up, *down, activation, "in_out", *inner)
     return x + _scaled(branch, scale2)
+
+
+def rotated(x, cos, sin, rope):
+    """Rotary embedding of the last tokens of [B, H, S, d]: pairs of values as complex numbers are
+    multiplied by cos + i sin, written out because each value has a cosine and a sine of its own."""
+    cos, sin = (t.to(x.dtype) if t.dim() == 2 else t.to(x.dtype)[:, None] for t in (cos, sin))
+    first = x.shape[2] - cos.shape[-2]
+    half = x.shape[3] // 2
+    if rope == "half":
+        partner = torch.arange(x.shape[3]).roll(half)
+        sign = torch.where(torch.arange(x.shape[3]) < half, -1, 1)
+    else:
+        partner = torch.arange(x.shape[3]) ^ 1
+        sign = torch.where(torch.arange(x.shape[3]) % 2 == 0, -1, 1)
+    last = x[:, :, first:]
+    return torch.cat([x[:, :, :first], last * cos + last[..., partner] * sign * sin], dim=2)
+
+
+def _norm_of_heads(x, weight, bias, eps, norm):
+    return _norm(x.unflatten(-1, (-1, len(weight))), weight, bias, eps, norm).flatten(-2)
 
 
 def _operand(tensor, view):

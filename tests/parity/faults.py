@@ -78,6 +78,8 @@ INNER = dict(MLP, norm="layer")
 ADA = dict(tokens=65, width=200, batch=3)
 SUM = dict(ADA, residual=True, gate=True)
 BLOCK = dict(tokens=17, width=136, heads=2, head_dim=32, hidden=200, batch=2, layer_scale=True)
+ROTATED = dict(BLOCK, tokens=50, rope="half", prefix=2)
+NORMED = dict(BLOCK, heads=3, qk_norm="layer")
 
 FAULTS = [
     # layer_norm and rms_norm
@@ -481,7 +483,7 @@ FAULTS = [
     ),
     Fault(
         "vit_block", "second residual dropped", "vit_block.py",
-        "        scale2,\n        stream,\n", "        scale2,\n        None,\n", BLOCK, "bf16",
+        "weights, scale2, stream, flight)", "weights, scale2, None, flight)", BLOCK, "bf16",
     ),
     Fault(
         "vit_block", "first LayerScale dropped", "vit_block.py",
@@ -489,7 +491,7 @@ FAULTS = [
     ),
     Fault(
         "vit_block", "second LayerScale dropped", "vit_block.py",
-        "        scale2,\n        stream,\n", "        None,\n        stream,\n", BLOCK, "bf16",
+        "weights, scale2, stream, flight)", "weights, None, stream, flight)", BLOCK, "bf16",
     ),
     Fault(
         "vit_block", "projection bias without LayerScale dropped", "vit_block.py",
@@ -550,5 +552,121 @@ FAULTS = [
         "vit_block", "attention scale forgotten", "vit_block.py",
         "        heads_pass,\n        scale,\n",
         "        heads_pass,\n        1.0,\n", BLOCK, "bf16",
+    ),
+    # queries and keys as rows: vit_block with a rotation or norms
+    Fault(
+        "vit_block", "sines not negated", "heads.py",
+        "operand0=-1.0)", "operand0=1.0)", ROTATED, "bf16",
+    ),
+    Fault(
+        "vit_block", "rotation of the other style", "heads.py",
+        "return rows[:, :, 0:half], rows[:, :, half : 2 * half]",
+        "return rows[:, :, 0 : 2 * half : 2], rows[:, :, 1 : 2 * half : 2]", ROTATED, "bf16",
+    ),
+    Fault(
+        "vit_block", "prefix tokens rotated", "heads.py",
+        "skipped = length - positions", "skipped = 0", dict(ROTATED, prefix=1), "bf16",
+    ),
+    Fault(
+        "vit_block", "positions one token late", "heads.py",
+        "src=source[start - skipped : high - skipped, :],",
+        "src=source[start - skipped - 1 : high - skipped - 1, :],", ROTATED, "bf16",
+    ),
+    Fault(
+        "vit_block", "sines of the prefix not zero", "heads.py",
+        "load_table(shape.sin, image, length, tile, 0.0)",
+        "load_table(shape.sin, image, length, tile, 1.0)", ROTATED, "bf16",
+    ),
+    Fault(
+        "vit_block", "tables of the first image for all", "heads.py",
+        "len(self.shape.cos.shape) == 3:", "False:", dict(ROTATED, tables="own"), "bf16",
+    ),
+    Fault(
+        "vit_block", "tables of the first tile for all", "heads.py",
+        "    low = tile * PARTITIONS\n    high = min(low + PARTITIONS, length)\n    rows",
+        "    low = 0\n    high = min(low + PARTITIONS, length)\n    rows",
+        dict(ROTATED, tokens=150, batch=1), "bf16",
+    ),
+    Fault(
+        "vit_block", "tables left over from the queries' last tile", "heads.py",
+        "        if self.tables == None or image == 0 or", "        if self.tables == None or",
+        dict(ROTATED, tokens=150, batch=1), "bf16",
+    ),
+    Fault(
+        "vit_block", "keys rounded before the rotation", "heads.py",
+        "rows = nl.ndarray((count, self.heads, dim), dtype=nl.float32, buffer=nl.sbuf)",
+        "rows = nl.ndarray((count, self.heads, dim), dtype=nl.bfloat16, buffer=nl.sbuf)", ROTATED,
+    ),
+    Fault(
+        "vit_block", "eps of the head norms forgotten", "heads.py",
+        "scale=1.0 / dim, bias=shape.eps)", "scale=1.0 / dim, bias=0.0)", NORMED,
+    ),
+    Fault(
+        "vit_block", "mean of the head norms kept", "heads.py",
+        'if shape.norm == "layer":', "if False:", NORMED, "bf16",
+    ),
+    Fault(
+        "vit_block", "bias of the head norms dropped", "heads.py",
+        "self.norm_bias = broadcast_row(norm_bias, 0, dim)", "self.norm_bias = None", NORMED,
+        "bf16",
+    ),
+    Fault(
+        "vit_block", "norm of the queries for the keys", "heads.py",
+        "norm_weight, norm_bias = shape.norms[which]", "norm_weight, norm_bias = shape.norms[0]",
+        NORMED, "bf16",
+    ),
+    Fault(
+        "vit_block", "projection of the queries for the keys", "heads.py",
+        'load_weight(weight, "in_out", self.width, which * embed',
+        'load_weight(weight, "in_out", self.width, 0 * embed', ROTATED, "bf16",
+    ),
+    Fault(
+        "vit_block", "bias dropped in front of the rotation", "heads.py",
+        "            if self.bias != None:\n", "            if False:\n", ROTATED, "bf16",
+    ),
+    Fault(
+        "vit_block", "deviations of the queries for the keys", "heads.py",
+        "self.deviations = shape.deviations[which]", "self.deviations = shape.deviations[0]",
+        dict(NORMED, qk_norm="rms", full=True, norm="rms"), "bf16",
+    ),
+    Fault(
+        "vit_block", "mean over one head instead of all", "heads.py",
+        "scale=1.0 / self.embed,", "scale=3.0 / self.embed,",
+        dict(NORMED, qk_norm="rms", full=True), "bf16",
+    ),
+    Fault(
+        "vit_block", "deviations of the first image for all", "heads.py",
+        "column = image * self.tiles + tile", "column = tile",
+        dict(NORMED, qk_norm="rms", full=True), "bf16",
+    ),
+    Fault(
+        "vit_block", "bias missing in the squares", "heads.py",
+        "        self.row = broadcast_row(self.bias, self.first + low, size)\n",
+        "        self.row = None\n", dict(NORMED, qk_norm="rms", full=True), "bf16",
+    ),
+    Fault(
+        "vit_block", "key lengths of the first image for all", "vit_block.py",
+        "BiasUnits(self.source, self.image,", "BiasUnits(self.source, 0,",
+        dict(BLOCK, tokens=600, lens=(600, 5)), "bf16",
+    ),
+    Fault(
+        "vit_block", "mask of the first heads for all", "vit_block.py",
+        "special.biases(first // dim, heads,", "special.biases(0, heads,",
+        dict(BLOCK, heads=70, batch=1, mask="bool", axes="1HQ"), "bf16",
+    ),
+    Fault(
+        "vit_block", "norm inside the MLP dropped", "vit_block.py",
+        "inner = None if inner_norm == None else", "inner = None if inner_norm != None else",
+        dict(BLOCK, inner_norm="layer"), "bf16",
+    ),
+    Fault(
+        "vit_block", "gate and its partner exchanged", "vit_block.py",
+        "            gate_weight,\n            gate_bias,\n            fc1_weight,\n",
+        "            fc1_weight,\n            gate_bias,\n            gate_weight,\n",
+        dict(BLOCK, gate=True), "bf16",
+    ),
+    Fault(
+        "vit_block", "first heads transposed for all", "heads.py",
+        "low = head + slot * packed", "low = slot * packed", dict(ROTATED, heads=5), "bf16",
     ),
 ]  # fmt: skip

@@ -192,11 +192,17 @@ def attention(
 def vit_block(
     draw, tokens=64, width=192, heads=3, head_dim=64, hidden=512, batch=1, norm="layer",
     activation="gelu", bias=True, layer_scale=False, values="normal", eps=1e-6, logits=None,
+    gate=False, inner_norm=None, qk_norm=None, full=False, rope=None, prefix=0, tables="shared",
+    mask=None, axes="BHQ", lens=None, segments=None,
 ):  # fmt: skip
     """`logits`: attention scores of about plus and minus this size, decided beyond rounding.
 
     Tokens then come in pairs x, -x and keys equal queries, so that a token attends to itself: its
     own score is the largest by far in any dtype, while exp of any unshifted score overflows.
+
+    full: the norm of queries and keys is one of all heads together. rope: None, "half" or
+    "interleaved", for all tokens but the first `prefix`; tables: "shared", "own" (of each image) or
+    "float32" (shared, whatever the dtype). mask, axes, lens, segments: as for `attention`.
     """
     inner = heads * head_dim
     x = draw.rows(batch * tokens, width, values, eps).view(batch, tokens, width)
@@ -234,6 +240,18 @@ def vit_block(
         norm,
         activation,
         scale,
+        _weight(draw, width, hidden, "in_out") if gate else None,
+        draw.away_from_zero(hidden) if gate and bias else None,
+        *_norm_vectors(draw, hidden, inner_norm),
+        *_norm_vectors(draw, inner if full else head_dim, qk_norm),
+        *_norm_vectors(draw, inner if full else head_dim, qk_norm),
+        *_tables(draw, tokens - prefix, head_dim, rope, batch, tables),
+        *_restrictions(draw, (batch, heads, tokens), mask, axes, lens, segments),
+        inner_norm,
+        1e-2,
+        qk_norm,
+        1e-3,
+        rope or "half",
     )
 
 
@@ -273,6 +291,37 @@ def _mask(draw, shape, kind):
     elif kind != "bias":
         raise ValueError(f"mask is {kind!r}; known are {MASKS}")
     return draw.place(bias)
+
+
+def _norm_vectors(draw, size, norm):
+    """Weight and bias of a norm, None where it has none."""
+    return (
+        None if norm is None else draw.away_from_zero(size, centre=1.5),
+        draw.away_from_zero(size) if norm == "layer" else None,
+    )
+
+
+def _tables(draw, positions, head_dim, rope, batch, tables):
+    """(cos, sin) of angles that differ everywhere, so that a misplaced value is seen."""
+    if rope is None:
+        return None, None
+    shape = (batch, positions, head_dim) if tables == "own" else (positions, head_dim)
+    angles = 7 * torch.rand(shape, generator=draw.generator)
+    if tables == "float32":
+        draw = Draw(torch.float32, seed=0)
+    return draw.place(angles.cos()), draw.place(angles.sin())
+
+
+def _restrictions(draw, sizes, mask, axes, lens, segments):
+    """(mask, kv_lens, cu_seqlens) of a block, at most one of which is not None."""
+    if mask is not None:
+        shape = [1 if axis == "1" else size for axis, size in zip(axes, sizes)]
+        mask = _mask(draw, (*shape, sizes[2]), mask)
+    if lens is not None:
+        lens = torch.tensor(lens, dtype=torch.int32)
+    if segments is not None:
+        segments = torch.tensor([0, *segments]).cumsum(0).to(torch.int32)
+    return mask, lens, segments
 
 
 def _attention_values(draw, shape, values, which):
