@@ -19,7 +19,7 @@ axis; the plain ones of vit_block.py come out of the projection as columns. For 
 4. TensorE turns the rows to `Heads` columns, several slots a PSUM bank, which ScalarE evicts.
 
 Everything is float32 up to the one rounding of the last step before the transpose. Tiles follow one
-another as a pipeline: the steps of three neighbours are issued side by side. SBUF:
+another as a pipeline: the steps of four neighbours are issued side by side. SBUF:
 `limits.head_rows_bytes`.
 """
 
@@ -83,7 +83,7 @@ class HeadShape(nl.NKIObject):
 class HeadRows(nl.NKIObject):
     """The steps that make queries or keys of a pass of heads; arguments as of `HeadShape.work`.
 
-    Step i projects tile i, shapes tile i - 1 and transposes tile i - 2. Tiles at the same place of
+    Step i projects tile i, shapes tile i - 1 and transposes tile i - 3. Tiles at the same place of
     several images follow one another, so that one load of shared tables serves them.
 
     result: `Heads`, complete when all steps are done.
@@ -99,7 +99,7 @@ class HeadRows(nl.NKIObject):
         self.dtype = columns.dtype
         self.images = columns.shape[2] // length
         self.tiles = ceil_div(length, PARTITIONS)
-        self.steps = self.images * self.tiles + 2
+        self.steps = self.images * self.tiles + 3
         packed = min(heads, heads_per_chunk(dim))
         total = columns.shape[2]
         target = nl.ndarray(
@@ -131,20 +131,22 @@ class HeadRows(nl.NKIObject):
         self.tables = None
         self.projected = None
         self.shaped = None
+        self.waiting = None
 
     def step(self, index):
         """Step `index` of `steps`."""
-        shaped = self.shaped
+        waiting = self.waiting
+        self.waiting = self.shaped
         self.shaped = None
         if self.projected != None:
             self.shaped = self.shape_rows(index - 1, self.projected)
         self.projected = None
-        if index < self.steps - 2:
+        if index < self.steps - 3:
             self.projected = self.project(index)
         else:
             self.slab = None
-        if shaped != None:
-            self.transpose(index - 2, shaped)
+        if waiting != None:
+            self.transpose(index - 3, waiting)
 
     def place(self, index):
         """(image of the group, tile of the image, tokens) of tile `index`."""

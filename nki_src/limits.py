@@ -51,7 +51,7 @@ NORM_FLIGHT = 5
 GROUP_TOKENS = 1024
 
 # Two tasks at a time leave gaps between their tiles; their budget is raised by this. Our choice.
-OVERLAP_SLACK = 1.08
+OVERLAP_SLACK = 1.05
 
 # Instructions that a launch may unroll; above, layers and then images become loops on the device.
 # A block of ViT-B/16 at batch 16 takes about 10000. Our choice: the compiler's time grows with it.
@@ -340,7 +340,7 @@ def attention_heads(heads, q_len, k_len, head_dim, item, available, bias_heads=0
 
 def head_rows_bytes(images, heads_pass, sizes):
     """What queries and keys of a pass need beyond their columns and weights when they are made as
-    rows (heads.py): four float32 rows and three rounded ones of the tiles in the pipeline, two
+    rows (heads.py): four float32 rows and four rounded ones of the tiles in the pipeline, two
     pairs of tables with what they are made from, the parameters of the norm; for a norm of all
     heads together also the deviations and, if that is more, what makes them."""
     length, width, heads, head_dim, hidden, item, gated, inner_norm, kind, bias_heads = sizes
@@ -348,9 +348,9 @@ def head_rows_bytes(images, heads_pass, sizes):
         return 0
     row = heads_pass * head_dim
     if kind == 3:
-        return 3 * row * item
+        return 4 * row * item
     tables = 2 * 2 * head_dim * (4 + item)
-    size = row * (4 * 4 + 4 * item) + tables + 2 * head_dim * item
+    size = row * (4 * 4 + 5 * item) + tables + 2 * head_dim * item
     if kind == 2:
         tiles = images * ceil_div(length, PARTITIONS)
         embed = heads * head_dim
@@ -422,9 +422,11 @@ def block_rest_bytes(images, block, flight, sizes):
     merge = stream + max(3 * width * item, normed + project)
     peak = attended + max(merge, stream + mlp)
     if flight:
-        # The next layer's norm takes the finished rows, two tiles of it in flight; the columns of
-        # attention and the input columns are gone.
-        following = ceil_div(width, PARTITIONS) * (total - block) * item + 2 * width * (item + 4)
+        # The next layer's norm takes the finished rows, three tiles of it in flight; the input
+        # columns are gone, and those of attention after the last block.
+        following = ceil_div(width, PARTITIONS) * (total - block) * item + 3 * width * (item + 4)
+        if block < total:
+            following = following + attended
         peak = max(peak, stream + mlp + following)
     return peak
 
