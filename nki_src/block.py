@@ -637,6 +637,8 @@ class Rest(nl.NKIObject):
         else:
             first = start // PARTITIONS
             result = group.rows[:, first : first + stream.shape[1], :]
+            if start + size == group.count and self.then != None and self.then.leaves:
+                group.rows = None
         return RowsProjection(
             result,
             hidden,
@@ -657,6 +659,8 @@ class Store(nl.NKIObject):
     def __init__(self, out, first):
         self.out = out
         self.next = first
+        # Whether the rows are not wanted on the chip any more.
+        self.leaves = True
 
     def push(self, rows):
         """The next tile."""
@@ -675,6 +679,7 @@ class Feed(nl.NKIObject):
         self.group = group
         self.vectors = vectors
         self.form = form
+        self.leaves = False
 
     def push(self, rows):
         """The next tile."""
@@ -765,7 +770,6 @@ class ImageColumns(nl.NKIObject):
             self.allocate()
             for unit in range(self.count // self.length * self.blocks):
                 self.push(unit)
-        self.rows = None
         return self.columns
 
     def push(self, unit):
@@ -779,6 +783,8 @@ class ImageColumns(nl.NKIObject):
             transpose_rows(
                 self.columns[:, :, token : token + size], self.rows[0:size, tile, :], None, None
             )
+        if unit == self.count // self.length * self.blocks - 1:
+            self.rows = None
 
 
 class HeadsProjection(nl.NKIObject):

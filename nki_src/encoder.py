@@ -201,19 +201,28 @@ class Launch(nl.NKIObject):
                 current = layer
                 weights = layer_of(self.weights, layer)
                 vectors = following_vectors
-                if vectors == None:
-                    vectors = AttentionVectors(weights, form)
                 rest_vectors = None
                 following_vectors = None
+            if not form.flight:
+                # Little room: what one task needs is gone before the next one begins.
+                if rest != None:
+                    run(rest, None)
+                rest = None
+                rest_vectors = None
+            if vectors == None:
+                vectors = AttentionVectors(weights, form)
             following = None
             if form.beside > 0 and layer == 0 and index + 1 < len(items):
                 if items[index + 1][1] == 0:
                     following = items[index + 1][0]
             attention = Attention(group, weights, vectors, form, following)
             rest = run_beside(rest, attention, form)
+            if not form.flight:
+                attention = None
+                vectors = None
             if rest_vectors == None:
                 rest_vectors = RestVectors(weights, form)
-                if layer + 1 < self.layers:
+                if layer + 1 < self.layers and form.flight:
                     following_vectors = AttentionVectors(layer_of(self.weights, layer + 1), form)
             then = Store(group.out, group.first)
             if layer + 1 < self.layers and form.flight:
@@ -278,18 +287,27 @@ class Launch(nl.NKIObject):
             # Every iteration of a loop on the device uses the same addresses.
             form.ring.next = 0
         rest = None
-        vectors = AttentionVectors(layers[0], form)
+        vectors = None
         for index in range(len(layers)):
             weights = layers[index]
             rest_vectors = None
             following_vectors = None
             for number in range(len(self.groups)):
                 group = self.groups[number]
+                if not form.flight:
+                    if rest != None:
+                        run(rest, None)
+                    rest = None
+                    rest_vectors = None
+                if vectors == None:
+                    vectors = AttentionVectors(weights, form)
                 if index > 0 or number > 0 or not form.flight:
                     run_beside(rest, Attention(group, weights, vectors, form, None), form)
+                if not form.flight:
+                    vectors = None
                 if rest_vectors == None:
                     rest_vectors = RestVectors(weights, form)
-                    if index + 1 < len(layers):
+                    if index + 1 < len(layers) and form.flight:
                         following_vectors = AttentionVectors(layers[index + 1], form)
                 then = None if form.flight else Store(group.out, group.first)
                 if form.flight and index + 1 < len(layers):

@@ -198,6 +198,14 @@ def mlp_bytes(block, width, hidden, out, item, out_in, gated=False, inner_norm=F
     return columns + hidden_columns + tiles * out * item + max(first, second)
 
 
+def mlp_columns_bytes(block, width, hidden, item, gated):
+    """Input and hidden columns of the MLP for a block of tokens, and what their evictions need."""
+    columns = (ceil_div(width, PARTITIONS) + ceil_div(hidden, PARTITIONS)) * block * item
+    if gated:
+        columns = columns + 2 * min(block, 2 * BANK) * 4
+    return columns + BANK * 8
+
+
 def mlp_plan(tokens, width, hidden, out, item, out_in, gated, inner_norm, available):
     """(tokens a block, flight) for which the MLP fits; the block is 0 if none does.
 
@@ -392,7 +400,8 @@ def block_attention_bytes(images, heads_pass, flight, sizes):
     attend = max(attend, (columns if heads_pass < heads else 0) + rows + operands + scratch)
     if flight:
         own = attended + ceil_div(total, PARTITIONS) * width * item
-        norm = norm + own
+        # The norm of the group that follows, with its rows.
+        norm = norm + own + ceil_div(total, PARTITIONS) * width * item
         attend = attend + own
     return max(norm, attend, rows + attended) + bias
 
@@ -408,17 +417,19 @@ def block_rest_bytes(images, block, flight, sizes):
     vectors = 8 * ceil_div(width, PARTITIONS)
     attended = ceil_div(embed, PARTITIONS) * total * item
     stream = tiles * width * 4
+    if flight:
+        stream = stream + ceil_div(total, PARTITIONS) * width * item
     normed = ceil_div(width, PARTITIONS) * block * item
     normed = normed + norm_columns_bytes(width, item, flight) + vectors
     project = slab_bytes(embed, width, item, False) + 2 * width * item + BANK * 8
     mlp = mlp_bytes(block, width, hidden, width, item, False, gated, inner_norm, flight)
-    if flight and not gated and not inner_norm:
+    if flight:
         # The weights are in the ring, the result in the rows of the group.
         project = project - slab_bytes(embed, width, item, False)
-        mlp = mlp - max(
-            slab_bytes(width, hidden, item, False), slab_bytes(hidden, width, item, False)
-        )
-        mlp = mlp - 2 * width * item - BANK * 8
+        mlp = mlp_columns_bytes(block, width, hidden, item, gated)
+        if inner_norm:
+            slabs = slab_bytes(width, hidden, item, False, 2 if gated else 1)
+            mlp = mlp + slabs + tiles * hidden * item + norm_columns_bytes(hidden, item, flight)
     merge = stream + max(3 * width * item, normed + project)
     peak = attended + max(merge, stream + mlp)
     if flight:
@@ -442,15 +453,16 @@ def block_bytes(beside, images, heads_pass, block, flight, sizes):
     length, width, heads, head_dim, hidden, item, gated, inner_norm, rows_kind, bias_heads = sizes
     attention = block_attention_bytes(images, heads_pass, flight, sizes)
     rest = block_rest_bytes(images, block, flight, sizes)
-    kept = (5 * width + heads * head_dim) * item
-    kept = kept + 4 * (4 * ceil_div(width, PARTITIONS) + 4 * ceil_div(hidden, PARTITIONS))
-    if inner_norm:
-        kept = kept + 2 * hidden * item
+    # The vectors of a layer (block.py): those of both tasks in flight, else of one at a time.
+    vectors = heads * head_dim * item
+    rest_vectors = 5 * width * item + (2 * hidden * item if inner_norm else 0)
+    kept = 4 * (4 * ceil_div(width, PARTITIONS) + 4 * ceil_div(hidden, PARTITIONS))
     if bias_heads > 0:
         kept = kept + 2 * length * 4
-    if flight:
-        slots, size = ring_slots(width, hidden, heads * head_dim, item, gated)
-        kept = kept + slots * size * item
+    if not flight:
+        return max(attention + vectors, rest + rest_vectors) + kept
+    slots, size = ring_slots(width, hidden, heads * head_dim, item, gated)
+    kept = kept + slots * size * item + vectors + rest_vectors
     if beside == 0:
         return max(attention, rest) + kept
     other = block_attention_bytes(beside, heads_pass, flight, sizes)
@@ -646,6 +658,20 @@ def vit_block(
         if not found[0]:
             return found
     item = DTYPE_BYTES[dtype_name]
-    sizes = (tokens, width, heads, head_dim, hidden, item, gated, inner_norm, head_rows, bias_heads)
-    smallest = block_bytes(0, 1, 1, min(tokens, PARTITIONS), False, sizes)
+    if head_rows == 0 and head_dim % 32 != 0:
+        head_rows = 3
+    sizes = (
+        tokens,
+        width,
+        heads,
+        head_dim,
+        hidden,
+        item,
+        gated,
+        inner_norm,
+        head_rows,
+        bias_heads,
+    )
+    heads_pass = min(heads, heads_per_chunk(head_dim))
+    smallest = block_bytes(0, 1, heads_pass, min(tokens, PARTITIONS), False, sizes)
     return fits("vit_block", smallest, target)

@@ -32,6 +32,7 @@ def strided(batch, heads, tokens, dim):
 
 SEGMENTS = [torch.tensor([0, 1, 30, 50], dtype=torch.int32)] * 2
 
+
 def special_block(**settings):
     draw = inputs.Draw(torch.float32, seed=0)
     return inputs.vit_block(draw, tokens=50, width=96, heads=3, head_dim=32, hidden=96, **settings)
