@@ -15,6 +15,7 @@ from .linear import linear
 from .mlp import mlp, swiglu_mlp
 from .norm import ada_layer_norm, ada_rms_norm, layer_norm, rms_norm
 from .vit_block import vit_block
+from .vit_encoder import vit_encoder
 
 __all__ = [
     "ada_layer_norm",
@@ -26,4 +27,5 @@ __all__ = [
     "rms_norm",
     "swiglu_mlp",
     "vit_block",
+    "vit_encoder",
 ]

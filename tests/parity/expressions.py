@@ -153,6 +153,36 @@ def vit_block(
     return x + _scaled(branch, scale2)
 
 
+def vit_encoder(
+    x, norm1_weight, norm1_bias, qkv_weight, qkv_bias, proj_weight, proj_bias, scale1,
+    norm2_weight, norm2_bias, fc1_weight, fc1_bias, fc2_weight, fc2_bias, scale2,
+    num_heads, eps, norm, activation, attention_scale, gate_weight=None, gate_bias=None,
+    inner_weight=None, inner_bias=None, q_norm_weight=None, q_norm_bias=None, k_norm_weight=None,
+    k_norm_bias=None, cos=None, sin=None, mask=None, kv_lens=None, cu_seqlens=None, inner_norm=None,
+    inner_eps=0.0, qk_norm=None, qk_eps=0.0, rope="half",
+):  # fmt: skip
+    front = zip(*(
+        stack if stack is not None else [None] * len(fc1_weight)
+        for stack in (
+            norm1_weight, norm1_bias, qkv_weight, qkv_bias, proj_weight, proj_bias, scale1,
+            norm2_weight, norm2_bias, fc1_weight, fc1_bias, fc2_weight, fc2_bias, scale2,
+        )
+    ))  # fmt: skip
+    back = zip(*(
+        stack if stack is not None else [None] * len(fc1_weight)
+        for stack in (
+            gate_weight, gate_bias, inner_weight, inner_bias, q_norm_weight, q_norm_bias,
+            k_norm_weight, k_norm_bias,
+        )
+    ))  # fmt: skip
+    for first, last in zip(front, back):
+        x = vit_block(
+            x, *first, num_heads, eps, norm, activation, attention_scale, *last, cos, sin, mask,
+            kv_lens, cu_seqlens, inner_norm, inner_eps, qk_norm, qk_eps, rope,
+        )  # fmt: skip
+    return x
+
+
 def rotated(x, cos, sin, rope):
     """Rotary embedding of the last tokens of [B, H, S, d]: pairs of values as complex numbers are
     multiplied by cos + i sin, written out because each value has a cosine and a sine of its own."""

@@ -89,7 +89,8 @@ FAULTS = [
     ),
     Fault(
         "layer_norm", "variance of a sample instead of the population", "norm.py",
-        "scale=1.0 / self.rows.shape[1],", "scale=1.0 / (self.rows.shape[1] - 1),", NORM,
+        "            self.scaled = 1.0\n",
+        "            self.scaled = rows.shape[1] / (rows.shape[1] - 1)\n", NORM,
     ),
     Fault(
         "layer_norm", "bias dropped", "norm.py",
@@ -103,9 +104,8 @@ FAULTS = [
     ),
     Fault(
         "layer_norm", "mean of equal values left with its rounding", "norm.py",
-        "            self.accumulate(self.values, nl.copy, self.rows)\n            self.divide()\n",
-        "            self.accumulate(self.values, nl.copy, self.rows)\n"
-        "            nisa.memset(dst=self.minus_mean, value=0.0)\n", EQUAL,
+        "                operand0=-1.0 / self.rows.shape[1],\n",
+        "                operand0=0.0,\n", EQUAL,
     ),
     Fault(
         "layer_norm", "residual subtracted", "norm.py",
@@ -197,13 +197,13 @@ FAULTS = [
         LINEAR,
     ),
     Fault(
-        "linear", "bias of the first columns used for all", "tiles.py",
+        "linear", "bias of the first columns used for all", "project.py",
         "return row[0:count, low:high]", "return row[0:count, 0 : high - low]", LINEAR,
     ),
     Fault(
         "linear", "last chunk of the contraction skipped", "tiles.py",
-        "for chunk in range(ceil_div(depth, PARTITIONS)):\n        size = min(PARTITIONS, depth",
-        "for chunk in range(depth // PARTITIONS):\n        size = min(PARTITIONS, depth", LINEAR,
+        "for chunk in range(ceil_div(depth, PARTITIONS) if chunks == None else chunks):",
+        "for chunk in range(depth // PARTITIONS):", LINEAR,
     ),
     Fault(
         "linear", "last feature of the contraction skipped", "tiles.py",
@@ -212,10 +212,10 @@ FAULTS = [
     ),
     Fault(
         "linear", "each chunk overwrites the sum", "tiles.py",
-        "accumulate=(chunk > 0),", "accumulate=False,", LINEAR,
+        "accumulate=(chunk > 0 or not fresh),", "accumulate=False,", LINEAR,
     ),
     Fault(
-        "linear", "square weight not transposed", "tiles.py",
+        "linear", "square weight not transposed", "project.py",
         'if layout == "out_in":', 'if layout == "never":',
         dict(tokens=65, in_features=192, out_features=192, layout="out_in"),
     ),
@@ -234,13 +234,13 @@ FAULTS = [
         dict(MLP, activation="quick_gelu"),
     ),
     Fault(
-        "mlp", "first bias dropped", "tiles.py",
-        "bias_columns = load_columns(bias, 0, features, PARTITIONS)", "bias_columns = None",
-        MLP, "bf16",
+        "mlp", "first bias dropped", "mlp.py",
+        "            vectors.up,\n            weights.activation,\n",
+        "            None,\n            weights.activation,\n", MLP, "bf16",
     ),
     Fault(
-        "mlp", "first bias of the first chunk used for all", "tiles.py",
-        "else bias_columns[0:size, chunk : chunk + 1],", "else bias_columns[0:size, 0:1],",
+        "mlp", "first bias of the first chunk used for all", "project.py",
+        "else self.bias[0:size, chunk : chunk + 1],", "else self.bias[0:size, 0:1],",
         MLP, "bf16",
     ),
     Fault(
@@ -261,17 +261,16 @@ FAULTS = [
     ),
     Fault(
         "mlp", "first bias dropped before an inner norm", "mlp.py",
-        "up_row = broadcast_row(up_bias, up_first, hidden)", "up_row = None", INNER, "bf16",
+        "biased(parts[0], part_of(self.vectors.up, here, low, high))", "parts[0]", INNER, "bf16",
     ),
     Fault(
         "mlp", "tail tile of an inner norm dropped", "mlp.py",
-        "norm_columns.push(rows[0:here, tile, :])", "norm_columns.push(rows[:, tile, :])", INNER,
-        "bf16",
+        "self.normed.push(self.rows[0:here, tile, :])", "self.normed.push(self.rows[:, tile, :])",
+        INNER, "bf16",
     ),
     Fault(
-        "mlp", "weight of the inner norm dropped", "norm.py",
-        "self.weight = load_columns(weight, 0, width, PARTITIONS)", "self.weight = None", INNER,
-        "bf16",
+        "mlp", "weight of the inner norm dropped", "mlp.py",
+        "                vectors.norm_weight,\n", "                None,\n", INNER, "bf16",
     ),
     Fault(
         "mlp", "relu for silu", "mlp.py",
@@ -303,7 +302,7 @@ FAULTS = [
     ),
     Fault(
         "swiglu_mlp", "gate bias of the first half of a packed vector for up", "mlp.py",
-        "up_column = load_columns(up_bias, up_first,", "up_column = load_columns(up_bias, 0,",
+        "return load_columns(operand[1], operand[2],", "return load_columns(operand[1], 0,",
         dict(MLP, packed="gate first"), "bf16",
     ),
     Fault(
@@ -323,8 +322,7 @@ FAULTS = [
     ),
     Fault(
         "swiglu_mlp", "gate bias row of a packed vector from its start", "mlp.py",
-        "up_row = broadcast_row(up_bias, up_first, hidden)",
-        "up_row = broadcast_row(up_bias, 0, hidden)",
+        "return broadcast_row(operand[1], operand[2],", "return broadcast_row(operand[1], 0,",
         dict(INNER, packed="gate first"), "bf16",
     ),
     # attention
@@ -478,80 +476,98 @@ FAULTS = [
     ),
     # vit_block
     Fault(
-        "vit_block", "first residual dropped", "vit_block.py",
-        "        scale1,\n        stream,\n", "        scale1,\n        None,\n", BLOCK, "bf16",
+        "vit_block", "first residual dropped", "block.py",
+        "            self.stream,\n            self.normed,\n",
+        "            None,\n            self.normed,\n", BLOCK, "bf16",
     ),
     Fault(
-        "vit_block", "second residual dropped", "vit_block.py",
-        "weights, scale2, stream, flight)", "weights, scale2, None, flight)", BLOCK, "bf16",
+        "vit_block", "second residual dropped", "block.py",
+        "            stream,\n            self.then,\n",
+        "            None,\n            self.then,\n", BLOCK, "bf16",
     ),
     Fault(
-        "vit_block", "first LayerScale dropped", "vit_block.py",
-        "        scale1,\n        stream,\n", "        None,\n        stream,\n", BLOCK, "bf16",
+        "vit_block", "first LayerScale dropped", "block.py",
+        "            vectors.scale1,\n            self.stream,\n",
+        "            None,\n            self.stream,\n", BLOCK, "bf16",
     ),
     Fault(
-        "vit_block", "second LayerScale dropped", "vit_block.py",
-        "weights, scale2, stream, flight)", "weights, None, stream, flight)", BLOCK, "bf16",
+        "vit_block", "second LayerScale dropped", "block.py",
+        "            self.vectors.scale2,\n            stream,\n",
+        "            None,\n            stream,\n", BLOCK, "bf16",
     ),
     Fault(
-        "vit_block", "projection bias without LayerScale dropped", "vit_block.py",
-        "early = proj_bias if scale1 == None else None", "early = None",
+        "vit_block", "projection bias without LayerScale dropped", "block.py",
+        "early = vectors.proj_bias if vectors.scale1 == None else None", "early = None",
         dict(BLOCK, layer_scale=False), "bf16",
     ),
     Fault(
-        "vit_block", "first norm's parameters in the second norm", "vit_block.py",
-        "norm2 = (norm2_weight, norm2_bias, eps, norm)",
-        "norm2 = (norm1_weight, norm1_bias, eps, norm)", BLOCK, "bf16",
+        "vit_block", "first norm's parameters in the second norm", "block.py",
+        'self.norm_weight = load_columns(weights["norm2_weight"],',
+        'self.norm_weight = load_columns(weights["norm1_weight"],', BLOCK, "bf16",
     ),
     Fault(
-        "vit_block", "eps of the norms forgotten", "vit_block.py",
-        "norm1 = (norm1_weight, norm1_bias, eps, norm)",
-        "norm1 = (norm1_weight, norm1_bias, 0.0, norm)",
+        "vit_block", "eps of the norms forgotten", "block.py",
+        "self.eps = options.eps", "self.eps = 0.0",
         dict(BLOCK, values="faint", eps=1e-6),
     ),
     Fault(
-        "vit_block", "RMS norm for layer norm", "vit_block.py",
-        "norm1 = (norm1_weight, norm1_bias, eps, norm)",
-        'norm1 = (norm1_weight, norm1_bias, eps, "rms")', dict(BLOCK, values="offset"), "bf16",
+        "vit_block", "RMS norm for layer norm", "block.py",
+        "self.norm = options.norm", 'self.norm = "rms"', dict(BLOCK, values="offset"), "bf16",
     ),
     Fault(
-        "vit_block", "bias of the norms dropped", "vit_block.py",
-        "self.scaled.dst, self.weight, self.bias)", "self.scaled.dst, self.weight, None)", BLOCK,
+        "vit_block", "bias of the norms dropped", "norm.py",
+        "self.waiting.dst, self.weight, self.bias)", "self.waiting.dst, self.weight, None)", BLOCK,
         "bf16",
     ),
     Fault(
-        "vit_block", "queries used as keys", "vit_block.py",
-        "keys = project_heads(columns, weight, bias, embed + first",
-        "keys = project_heads(columns, weight, bias, first", BLOCK, "bf16",
+        "vit_block", "queries used as keys", "block.py",
+        "vectors.keys, slot, embed + first * form.dim",
+        "vectors.keys, slot, first * form.dim", BLOCK, "bf16",
     ),
     Fault(
-        "vit_block", "keys used as values", "vit_block.py",
-        "length, weight, bias, 2 * embed + first", "length, weight, bias, embed + first", BLOCK,
-        "bf16",
+        "vit_block", "keys used as values", "block.py",
+        "                2 * embed + first * form.dim,\n",
+        "                embed + first * form.dim,\n", BLOCK, "bf16",
     ),
     Fault(
-        "vit_block", "value bias dropped", "vit_block.py",
-        "bias_row = broadcast_row(bias, first, heads * dim)",
-        "bias_row = None", BLOCK, "bf16",
+        "vit_block", "value bias dropped", "block.py",
+        'self.values = broadcast_row(weights["qkv_bias"], 2 * embed, embed)', "self.values = None",
+        BLOCK, "bf16",
     ),
     Fault(
-        "vit_block", "query and key bias dropped", "vit_block.py",
-        "bias_columns = load_columns(bias, first, heads * dim, packed * dim)",
-        "bias_columns = None", BLOCK, "bf16",
+        "vit_block", "query and key bias dropped", "block.py",
+        "        if not form.head_rows:\n", "        if form.head_rows:\n", BLOCK, "bf16",
     ),
     Fault(
-        "vit_block", "keys of the first image for all", "vit_block.py",
-        "keys.tokens(token, token + length)", "keys.tokens(0, length)", BLOCK, "bf16",
+        "vit_block", "keys of the first image for all", "block.py",
+        "keys.tokens(token, token + form.length)", "keys.tokens(0, form.length)",
+        dict(BLOCK, batch=3), "bf16",
     ),
     Fault(
-        "vit_block", "last key ignored", "vit_block.py",
-        "keys.tokens(token, token + length)", "keys.tokens(token, token + length - 1)",
+        "vit_block", "last key ignored", "block.py",
+        "keys.tokens(token, token + form.length)", "keys.tokens(token, token + form.length - 1)",
         dict(BLOCK, tokens=50), "bf16",
     ),
     Fault(
-        "vit_block", "attention scale forgotten", "vit_block.py",
-        "        heads_pass,\n        scale,\n",
-        "        heads_pass,\n        1.0,\n", BLOCK, "bf16",
+        "vit_block", "attention scale forgotten", "block.py",
+        "self.scale = options.attention_scale", "self.scale = 1.0", BLOCK, "bf16",
+    ),
+    # vit_encoder
+    Fault(
+        "vit_encoder", "weights of the first layer for all", "block.py",
+        "weights[name].select(0, index)", "weights[name].select(0, 0)",
+        dict(BLOCK, layers=2), "bf16",
+    ),
+    Fault(
+        "vit_encoder", "first norm of the layer before", "encoder.py",
+        "following_vectors = AttentionVectors(layer_of(self.weights, layer + 1), form)",
+        "following_vectors = AttentionVectors(layer_of(self.weights, layer), form)",
+        dict(BLOCK, layers=2), "bf16",
+    ),
+    Fault(
+        "vit_encoder", "ring of weights with one slot", "project.py",
+        "self.next = (self.next + 1) % self.slots", "self.next = 0",
+        dict(BLOCK, layers=2, width=768, heads=4, hidden=3072), "bf16",
     ),
     # queries and keys as rows: vit_block with a rotation or norms
     Fault(
@@ -579,7 +595,7 @@ FAULTS = [
     ),
     Fault(
         "vit_block", "tables of the first image for all", "heads.py",
-        "len(self.shape.cos.shape) == 3:", "False:", dict(ROTATED, tables="own"), "bf16",
+        "len(self.shape.cos.shape) == 3:", "False:", dict(ROTATED, tables="own", batch=3), "bf16",
     ),
     Fault(
         "vit_block", "tables of the first tile for all", "heads.py",
@@ -594,8 +610,7 @@ FAULTS = [
     ),
     Fault(
         "vit_block", "keys rounded before the rotation", "heads.py",
-        "rows = nl.ndarray((count, self.heads, dim), dtype=nl.float32, buffer=nl.sbuf)",
-        "rows = nl.ndarray((count, self.heads, dim), dtype=nl.bfloat16, buffer=nl.sbuf)", ROTATED,
+        "dtype = self.dtype if self.plain else nl.float32", "dtype = nl.bfloat16", ROTATED,
     ),
     Fault(
         "vit_block", "eps of the head norms forgotten", "heads.py",
@@ -637,7 +652,7 @@ FAULTS = [
     Fault(
         "vit_block", "deviations of the first image for all", "heads.py",
         "column = image * self.tiles + tile", "column = tile",
-        dict(NORMED, qk_norm="rms", full=True), "bf16",
+        dict(NORMED, qk_norm="rms", full=True, batch=3), "bf16",
     ),
     Fault(
         "vit_block", "bias missing in the squares", "heads.py",
@@ -645,24 +660,27 @@ FAULTS = [
         "        self.row = None\n", dict(NORMED, qk_norm="rms", full=True), "bf16",
     ),
     Fault(
-        "vit_block", "key lengths of the first image for all", "vit_block.py",
-        "BiasUnits(self.source, self.image,", "BiasUnits(self.source, 0,",
+        "vit_block", "key lengths of the first image for all", "block.py",
+        "BiasUnits(group.batch.source, image,", "BiasUnits(group.batch.source, 0,",
         dict(BLOCK, tokens=600, lens=(600, 5)), "bf16",
     ),
     Fault(
-        "vit_block", "mask of the first heads for all", "vit_block.py",
-        "special.biases(first // dim, heads,", "special.biases(0, heads,",
+        "vit_block", "mask of the first heads for all", "block.py",
+        "BiasUnits(group.batch.source, image, first, heads,",
+        "BiasUnits(group.batch.source, image, 0, heads,",
         dict(BLOCK, heads=70, batch=1, mask="bool", axes="1HQ"), "bf16",
     ),
     Fault(
-        "vit_block", "norm inside the MLP dropped", "vit_block.py",
-        "inner = None if inner_norm == None else", "inner = None if inner_norm != None else",
+        "vit_block", "norm inside the MLP dropped", "block.py",
+        "        if self.inner_norm != None:\n", "        if self.inner_norm == None:\n",
         dict(BLOCK, inner_norm="layer"), "bf16",
     ),
     Fault(
-        "vit_block", "gate and its partner exchanged", "vit_block.py",
-        "            gate_weight,\n            gate_bias,\n            fc1_weight,\n",
-        "            fc1_weight,\n            gate_bias,\n            gate_weight,\n",
+        "vit_block", "gate and its partner exchanged", "block.py",
+        '            weights["gate_weight"],\n            weights["gate_bias"],\n'
+        '            weights["fc1_weight"],\n',
+        '            weights["fc1_weight"],\n            weights["gate_bias"],\n'
+        '            weights["gate_weight"],\n',
         dict(BLOCK, gate=True), "bf16",
     ),
     Fault(

@@ -255,11 +255,28 @@ def vit_block(
     )
 
 
+def vit_encoder(draw, layers=2, **settings):
+    """`layers` blocks of the settings of `vit_block`, stacked; the first one's x and tables.
+
+    What the branches add is small beside x, as in a trained model: rounding would otherwise grow
+    from block to block, in PyTorch's bfloat16 as in the kernel's.
+    """
+    blocks = [vit_block(draw, **settings) for _ in range(layers)]
+    x, *arguments = blocks[0]
+    # After the 14 weights of a block come 5 scalars, 8 more weights, and what all layers share.
+    for index in (*range(14), *range(19, 27)):
+        if arguments[index] is not None:
+            stack = torch.stack([block[1 + index] for block in blocks]).float()
+            branch = index in (4, 11)  # the projection and the second matrix of the MLP
+            arguments[index] = draw.place(stack * (0.125 if branch else 1.0))
+    return (x, *arguments)
+
+
 BUILDERS = {
     builder.__name__: builder
     for builder in (
         *(layer_norm, rms_norm, ada_layer_norm, ada_rms_norm),
-        *(linear, mlp, swiglu_mlp, attention, vit_block),
+        *(linear, mlp, swiglu_mlp, attention, vit_block, vit_encoder),
     )
 }
 
