@@ -19,7 +19,7 @@ products with d contraction rows are row tiles of the tensor engine, which it wo
 3. `Weighted`. The column of ones makes the denominators one more output column; VectorE inverts
    them, and ScalarE multiplies while it evicts, since VectorE is the busier of the two.
 
-The steps of a unit (an image, or a block of its queries) wait for each other, so `attend` issues
+The steps of a unit (an image, or a block of its queries) wait for each other, so `Attend` issues
 the numerators of some heads together with the weighted values of the heads before and the maxima
 of the next unit: the tensor engine always has work whose operands are ready.
 

@@ -4,7 +4,7 @@
 
 A norm of a head and a rotation combine the d values of a head with each other, so these queries
 and keys are made as rows, a token a partition, where those values lie side by side along the free
-axis; the plain ones of vit_block.py come out of the projection as columns. For one tile of at most
+axis; the plain ones of block.py come out of the projection as columns. For one tile of at most
 128 tokens of an image (`HeadRows`):
 
 1. TensorE: the norm1 columns of the tile are stationary, the weight columns of a pass of heads

@@ -8,11 +8,10 @@ Two layouts of an activation on the chip:
   tokens along the free axis. The tensor engine contracts over partitions, so every matmul operand
   is a columns view.
 
-`transpose_rows` goes from rows to columns (tensor engine; ScalarE evicts). `project_rows` and
-`project_columns` multiply columns by a weight and leave rows (VectorE evicts, with bias, scale and
-residual) or columns (ScalarE evicts, with bias and activation), so a chain of matmuls never
-transposes back. Weights are read from HBM in column slabs `[128, chunks, columns]`, and a
-stationary tile serves up to two PSUM banks of moving columns (`WIDE`) for one load.
+`transpose_rows` goes from rows to columns (tensor engine; ScalarE evicts); the projections of
+project.py multiply columns by a weight and leave rows or columns, so a chain of matmuls never
+transposes back. A stationary tile serves up to two PSUM banks of moving columns (`WIDE`) for one
+load.
 
 A helper allocates what it needs and its locals end with it: SBUF use follows the call structure.
 """

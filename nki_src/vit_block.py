@@ -3,13 +3,15 @@
     y   = x + scale1 * proj(attention(norm1(x)))
     out = y + scale2 * fc2(act(fc1(norm2(y))))
 
-Images are processed in groups; `block.py` has what is done for a group, in two tasks. The second
-task of a group is issued together with the first one of the next group.
+Images are processed in groups; block.py has what is done for a group, in two tasks, and encoder.py
+the order: the second task of a group is issued side by side with the first one of the next group,
+and where unrolling would take too many instructions, images become a loop on the device.
 
 Between HBM reads of x and the HBM write of the result nothing leaves the chip; the residual
 stream is float32. Engines: TensorE all matmuls and transposes; ScalarE exp, GELU, the squares of
-the norms, and the evictions of transposes and of attention results; VectorE maxima, sums and
-scaling of the norms, and the evictions of projections with bias and residual; GpSimd makes the
+the norms, and the evictions of transposes, of queries and keys and of attention results; VectorE
+maxima, statistics and scaling of the norms, and the evictions of the other projections with bias
+and residual; GpSimd makes the
 residual stream of x and, without LayerScale, the bias of the projection.
 
 SBUF: `limits.vit_block_plan` chooses the size of the group, of the passes and of the block from the
