@@ -24,9 +24,9 @@ SBUF_BYTES = {"trn2": 224 * 1024, "trn3": 256 * 1024}
 USABLE = 0.95
 
 # Weights are streamed through SBUF in column slabs of about this size. Two slabs are live while
-# one is replaced by the next. At 36 KiB a ViT-B matrix
-# fits as a whole and is read in rows of 1 KiB or more, where
-# DMA rows below 512 bytes are inefficient (NKI DMA bandwidth guide). Our choice.
+# one is replaced by the next. At 36 KiB an MLP matrix of ViT-B fits as a whole; it is read in rows
+# of 1 KiB or more, where DMA rows below 512 bytes are inefficient (NKI DMA bandwidth guide). Our
+# choice.
 SLAB_BYTES = 36 * 1024
 
 # A slab arrives in transfers of about this size: the products of the first part need not wait for
