@@ -261,3 +261,16 @@ def test_an_encoder_on_a_smaller_chip(share, layers, most, special, monkeypatch)
     assert session.sbuf.peak <= budget <= available
     least = 4 * limits.block_instructions(images + beside, plan, shape)
     assert session.static_instructions <= max(most, least)
+
+
+def test_norm_columns_are_gone_before_the_rows_of_attention_come(monkeypatch):
+    """Many images whose queries and keys are larger than the weights that made them."""
+    plan = (6, 3, 384, False, 0)
+    draw = inputs.Draw(torch.bfloat16, seed=0)
+    arguments = inputs.vit_block(
+        draw, tokens=150, width=200, heads=3, head_dim=72, hidden=200, batch=6
+    )
+    monkeypatch.setattr(encoder, "vit_block_plan", lambda *sizes: plan)
+    _, session = nki_emulator.record(vit_block.vit_block)(*arguments)
+    shape = (150, 200, 3, 72, 200, 2, False, False, 3, 0)
+    assert session.sbuf.peak <= limits.block_bytes(0, *plan[:4], shape)
