@@ -443,21 +443,22 @@ class Attention(nl.NKIObject):
         tiles = ceil_div(form.length, PARTITIONS)
         images = group.count // form.length
         dim = form.dim
-        if first == 0:
-            group.attended.rows = nl.ndarray(
-                (PARTITIONS, images * tiles, form.heads * dim), dtype=form.dtype, buffer=nl.sbuf
-            )
-        last = first + heads == form.heads
-        if last:
-            self.columns = None
-        rows = group.attended.rows[:, :, first * dim : (first + heads) * dim]
-        rows = rows.reshape_dim(2, (heads, dim))
         queries = self.queries.result
         keys = self.keys.result
         values = self.values.values
         self.queries = None
         self.keys = None
         self.values = None
+        last = first + heads == form.heads
+        if last:
+            # Gone before the rows come.
+            self.columns = None
+        if first == 0:
+            group.attended.rows = nl.ndarray(
+                (PARTITIONS, images * tiles, form.heads * dim), dtype=form.dtype, buffer=nl.sbuf
+            )
+        rows = group.attended.rows[:, :, first * dim : (first + heads) * dim]
+        rows = rows.reshape_dim(2, (heads, dim))
         block = query_block(form.length, form.length, dtype_bytes(form.dtype))
         units = []
         for image in range(images):

@@ -286,6 +286,10 @@ class Launch(nl.NKIObject):
         if form.ring != None:
             # Every iteration of a loop on the device uses the same addresses.
             form.ring.next = 0
+        source = self.groups[0].batch.source
+        if source != None and not form.flight:
+            # And begins with attention, whose tiles must not be those of the iteration before.
+            source.forget()
         rest = None
         vectors = None
         for index in range(len(layers)):

@@ -470,6 +470,11 @@ def block_bytes(beside, images, heads_pass, block, flight, sizes):
     return max(attention + other_rest, other + rest) * OVERLAP_SLACK + kept
 
 
+def banks(depth, features, item, slabs=1):
+    """Parts in which the features of a projection to rows leave PSUM."""
+    return ceil_div(features, min(BANK, slab_columns(depth, features, item, slabs)))
+
+
 def block_instructions(images, plan, sizes):
     """At most so many instructions does one layer take for a chunk of images (encoder.py)."""
     length, width, heads, head_dim, hidden, item, gated, inner_norm, rows_kind, bias_heads = sizes
@@ -483,9 +488,13 @@ def block_instructions(images, plan, sizes):
     deep = ceil_div(hidden, PARTITIONS)
     slots = 2 * head_slots(heads, head_dim) + 2 * ceil_div(heads, plan[1])
     columns = (chunks + 2) * (slots + deep * (2 if gated else 1)) * wide
-    rows = tiles * ceil_div(width, BANK) * (2 * chunks + inner + deep + 12)
+    # Rows are made a bank of columns at a time, or a slab where that is narrower.
+    rows = ceil_div(width, BANK) * 2 * chunks
+    rows = rows + banks(heads * head_dim, width, item) * inner
+    rows = tiles * (rows + banks(hidden, width, item) * (deep + 12))
     if inner_norm:
-        rows = rows + tiles * ceil_div(hidden, BANK) * (2 * chunks + 8) + tiles * (2 * deep + 16)
+        cuts = banks(width, hidden, item, 2 if gated else 1)
+        rows = rows + tiles * (cuts * (2 * chunks + 8) + 2 * deep + 16)
     norms = tiles * (3 * chunks + inner + 16)
     if rows_kind > 0:
         norms = norms + tiles * (2 * inner * (chunks + 4) * rows_kind + slots + 64)

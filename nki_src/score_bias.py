@@ -213,6 +213,11 @@ class DenseBias(nl.NKIObject):
         self.key = None
         self.bias = None
 
+    def forget(self):
+        """Let go of the tiles that the next unit might share, as if none had been made."""
+        self.key = None
+        self.bias = None
+
     def unit(self, image, first, count, start, size):
         """The bias of queries [start, start + size) for heads [first, first + count)."""
         batch, heads, q_len, k_len = self.mask.shape
@@ -277,6 +282,11 @@ class LengthBias(nl.NKIObject):
         self.image = None
         self.tile = None
 
+    def forget(self):
+        """Let go of the tile that the next unit might share, as if none had been made."""
+        self.image = None
+        self.tile = None
+
     def unit(self, image, first, count, start, size):
         """The bias of an image, whatever the heads and queries."""
         if self.image != image:
@@ -306,6 +316,9 @@ class SegmentBias(nl.NKIObject):
         self.scaling = Scaling(False, scale, dtype)
         self.queries = segment_columns(cu_seqlens_q, q_len)
         self.keys = segment_row(cu_seqlens_k, k_len)
+
+    def forget(self):
+        """Units share no tiles."""
 
     def unit(self, image, first, count, start, size):
         """The bias of queries [start, start + size), which begin a tile, for all heads."""

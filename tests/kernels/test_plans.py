@@ -1,9 +1,12 @@
 """Every plan of `vit_block` computes the same block: what fits decides how, not what."""
 
+import inspect
+
 import pytest
 import torch
 
 import nki_emulator
+from neuron_vit import reference
 from neuron_vit.nki_src import encoder, limits, vit_block, vit_encoder
 from tests.parity import inputs
 
@@ -80,15 +83,22 @@ def test_plans_of_rotated_heads_agree(batch, length, plan, full, monkeypatch):
     assert session.sbuf.peak <= budget
 
 
-def stack(layers, batch, length):
+def stack(layers, batch, length, dtype):
     """x and the stacked weights of some blocks."""
     x, *first = arguments(batch, length)
     torch.manual_seed(1)
-    return x, [torch.stack([weight] + [0.2 * torch.randn_like(weight) for _ in range(layers - 1)])
-               for weight in first]  # fmt: skip
+    stacks = [
+        torch.stack([weight] + [0.2 * torch.randn_like(weight) for _ in range(layers - 1)])
+        for weight in first
+    ]
+    return x.to(dtype), [weight.to(dtype) for weight in stacks]
 
 
-@pytest.mark.parametrize("layers", [1, 2, 3, 5])
+@pytest.mark.parametrize(
+    "dtype, layers",
+    [(torch.float32, 1), (torch.float32, 2), (torch.float32, 3), (torch.float32, 5),
+     (torch.bfloat16, 3)],
+)  # fmt: skip
 @pytest.mark.parametrize(
     "batch, plan, most",
     [
@@ -99,9 +109,9 @@ def stack(layers, batch, length):
         (3, (1, 2, 128, False, 0), 10**9),
     ],
 )  # fmt: skip
-def test_an_encoder_is_its_blocks_to_the_bit(layers, batch, plan, most, monkeypatch):
+def test_an_encoder_is_its_blocks_to_the_bit(dtype, layers, batch, plan, most, monkeypatch):
     """Unrolled or with layers and images as loops on the device, on the chip or through HBM."""
-    x, weights = stack(layers, batch, 150)
+    x, weights = stack(layers, batch, 150, dtype)
     scalars = (HEADS, 1e-6, "layer", "gelu", DIM**-0.5)
     expected = x
     for layer in range(layers):
@@ -109,6 +119,63 @@ def test_an_encoder_is_its_blocks_to_the_bit(layers, batch, plan, most, monkeypa
     monkeypatch.setattr(encoder, "vit_block_plan", lambda *sizes: plan)
     monkeypatch.setattr(encoder, "INSTRUCTIONS_MAX", most)
     assert torch.equal(vit_encoder.vit_encoder(x, *weights, *scalars), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("batch", [1, 5])
+@pytest.mark.parametrize("most", [1, 10**9])
+@pytest.mark.parametrize("plan", [(2, 4, 384, True, 1), (1, 2, 128, False, 0)])
+def test_two_programs_of_an_encoder_are_its_blocks(dtype, batch, most, plan, monkeypatch):
+    """One of the programs may have fewer images, or none."""
+    x, weights = stack(3, batch, 150, dtype)
+    scalars = (HEADS, 1e-6, "layer", "gelu", DIM**-0.5)
+    expected = x
+    for layer in range(3):
+        expected = vit_block.vit_block(expected, *[weight[layer] for weight in weights], *scalars)
+    monkeypatch.setattr(encoder, "vit_block_plan", lambda *sizes: plan)
+    monkeypatch.setattr(encoder, "INSTRUCTIONS_MAX", most)
+    assert torch.equal(vit_encoder.vit_encoder[2](x, *weights, *scalars), expected)
+
+
+def layer_arguments(arguments, layer):
+    """Those of `vit_block` for one layer from those of `vit_encoder`."""
+    names = list(inspect.signature(reference.vit_block).parameters)
+    shared = {"x", "cos", "sin", "mask", "kv_lens", "cu_seqlens"}
+    return [
+        value[layer] if isinstance(value, torch.Tensor) and name not in shared else value
+        for name, value in zip(names, arguments)
+    ]
+
+
+OPTIONS = {
+    "gate": dict(gate=True, layer_scale=True),
+    "inner norm": dict(gate=True, inner_norm="layer", bias=False),
+    "rotated": dict(rope="half", tables="own", qk_norm="layer", prefix=1),
+    "norm of all heads": dict(qk_norm="rms", full=True, norm="rms"),
+    "mask": dict(mask="bias", axes="BHQ"),
+    "lengths": dict(lens=(50, 1, 17, 3, 50), inner_norm="rms"),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    "most, plan",
+    [(1, (2, 4, 128, True, 1)), (10**9, (2, 4, 128, True, 1)), (1, (1, 2, 128, False, 0)),
+     (10**9, (3, 4, 128, False, 0))],
+)  # fmt: skip
+def test_an_encoder_with_options_is_its_blocks(name, dtype, most, plan, monkeypatch):
+    draw = inputs.Draw(dtype, seed=0)
+    x, *arguments = inputs.vit_encoder(
+        draw, layers=3, tokens=50, width=WIDTH, heads=HEADS, head_dim=DIM, hidden=HIDDEN, batch=5,
+        **OPTIONS[name],
+    )  # fmt: skip
+    expected = x
+    for layer in range(3):
+        expected = vit_block.vit_block(*layer_arguments((expected, *arguments), layer))
+    monkeypatch.setattr(encoder, "vit_block_plan", lambda *sizes: plan)
+    monkeypatch.setattr(encoder, "INSTRUCTIONS_MAX", most)
+    assert torch.equal(vit_encoder.vit_encoder(x, *arguments), expected)
 
 
 def test_masks_and_tables_of_images_in_loops_on_the_device(monkeypatch):
@@ -125,21 +192,85 @@ def test_masks_and_tables_of_images_in_loops_on_the_device(monkeypatch):
     assert torch.equal(*results)
 
 
-@pytest.mark.parametrize("batch, length", [(1, 197), (4, 197), (9, 50), (2, 600)])
-@pytest.mark.parametrize("special", [{}, dict(qk_norm="rms", rope="half"),
-                                     dict(gate=True, inner_norm="layer"),
-                                     dict(mask="bias", axes="1HQ")])  # fmt: skip
+TRAITS = {
+    "plain": {},
+    "rotated": dict(qk_norm="rms", rope="half"),
+    "norm of all heads": dict(qk_norm="rms", full=True),
+    "gate": dict(gate=True),
+    "inner norm": dict(gate=True, inner_norm="layer"),
+    "mask": dict(mask="bias", axes="1HQ"),
+}
+
+
+def traits(special):
+    """The end of the sizes of a block (limits.py) with some settings of its inputs."""
+    rows = 1 if "rope" in special else 0
+    heads = HEADS if "mask" in special else 0
+    return "gate" in special, "inner_norm" in special, 2 if "full" in special else rows, heads
+
+
+@pytest.mark.parametrize("batch, length", [(1, 197), (4, 197), (9, 50), (2, 600), (40, 4)])
+@pytest.mark.parametrize("special", TRAITS)
 def test_the_bound_on_instructions_holds(batch, length, special):
+    special = TRAITS[special]
     draw = inputs.Draw(torch.bfloat16, seed=0)
     arguments = inputs.vit_block(
-        draw, tokens=length, width=256, heads=4, head_dim=64, hidden=1024, batch=batch, **special
-    )
-    _, session = nki_emulator.record(vit_block.vit_block)(*arguments)
-    shape = (
-        length, 256, 4, 64, 1024, 2, "gate" in special, "inner_norm" in special,
-        1 if "rope" in special else 0, 4 if "mask" in special else 0,
+        draw, tokens=length, width=256, heads=HEADS, head_dim=64, hidden=1024, batch=batch,
+        **special,
     )  # fmt: skip
+    _, session = nki_emulator.record(vit_block.vit_block)(*arguments)
+    shape = (length, 256, HEADS, 64, 1024, 2, *traits(special))
     plan = limits.vit_block_plan(batch, shape, limits.USABLE * limits.SBUF_BYTES["trn2"])
     size = min(batch, plan[0] + plan[4])
     bound = limits.block_instructions(size, plan, shape) * -(-batch // size)
     assert session.instructions <= bound
+
+
+def test_the_bound_on_instructions_holds_for_narrow_slabs():
+    """A deep matrix is read in slabs narrower than a bank, and makes more, shorter products."""
+    width, hidden = 1024, 8192
+    draw = inputs.Draw(torch.float32, seed=0)
+    arguments = inputs.vit_block(
+        draw, tokens=197, width=width, heads=HEADS, head_dim=DIM, hidden=hidden
+    )
+    _, session = nki_emulator.record(vit_block.vit_block)(*arguments)
+    shape = (197, width, HEADS, DIM, hidden, 4, *traits({}))
+    plan = limits.vit_block_plan(1, shape, limits.USABLE * limits.SBUF_BYTES["trn2"])
+    assert session.instructions <= limits.block_instructions(1, plan, shape)
+
+
+@pytest.mark.parametrize("share", [1.0, 1.5, 2.5])
+@pytest.mark.parametrize("layers, most", [(1, 10**9), (2, 10**9), (3, 1), (3, 6000)])
+@pytest.mark.parametrize("special", TRAITS)
+def test_an_encoder_on_a_smaller_chip(share, layers, most, special, monkeypatch):
+    """`share`: of the least that the blocks need. Whatever the plan, their peak stays below it, and
+    loops on the device below what they may unroll."""
+    special = TRAITS[special]
+    batch, length = 3, 150
+    draw = inputs.Draw(torch.bfloat16, seed=0)
+    settings = dict(tokens=length, width=WIDTH, heads=HEADS, head_dim=DIM, hidden=768, batch=batch)
+    arguments = inputs.vit_encoder(draw, layers=layers, **settings, **special)
+    shape = (length, WIDTH, HEADS, DIM, 768, 2, *traits(special))
+    available = share * limits.block_bytes(0, 1, 2, limits.PARTITIONS, False, shape)
+    plan = limits.vit_block_plan(batch, shape, available)
+    monkeypatch.setattr(encoder, "available_bytes", lambda: available)
+    monkeypatch.setattr(encoder, "INSTRUCTIONS_MAX", most)
+    _, session = nki_emulator.record(vit_encoder.vit_encoder)(*arguments)
+    images, heads_pass, block, flight, beside = plan
+    budget = limits.block_bytes(beside, images, heads_pass, block, flight, shape)
+    assert session.sbuf.peak <= budget <= available
+    least = 4 * limits.block_instructions(images + beside, plan, shape)
+    assert session.static_instructions <= max(most, least)
+
+
+def test_norm_columns_are_gone_before_the_rows_of_attention_come(monkeypatch):
+    """Many images whose queries and keys are larger than the weights that made them."""
+    plan = (6, 3, 384, False, 0)
+    draw = inputs.Draw(torch.bfloat16, seed=0)
+    arguments = inputs.vit_block(
+        draw, tokens=150, width=200, heads=3, head_dim=72, hidden=200, batch=6
+    )
+    monkeypatch.setattr(encoder, "vit_block_plan", lambda *sizes: plan)
+    _, session = nki_emulator.record(vit_block.vit_block)(*arguments)
+    shape = (150, 200, 3, 72, 200, 2, False, False, 3, 0)
+    assert session.sbuf.peak <= limits.block_bytes(0, *plan[:4], shape)

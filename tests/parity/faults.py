@@ -3,7 +3,8 @@
 A fault is one edit of one source file: a line that a tired author could have written. It is applied
 to a copy of `nki_src` imported under another name, and the kernel is run on one small case. The
 text that is replaced must occur exactly once, so a fault cannot quietly stop being applied when the
-kernel changes.
+kernel changes. What only loops on the device do wrong is shown with a limit that makes a small case
+loop.
 """
 
 import importlib
@@ -25,6 +26,7 @@ class Fault:
     new: str
     settings: dict
     dtype: str = "fp32"
+    loops: bool = False  # whether layers and images are loops on the device, however few they are
 
     @property
     def id(self):
@@ -44,16 +46,20 @@ class Fault:
 
 
 @contextmanager
-def edited_kernels(fault, directory):
+def edited_kernels(fault, directory, loops=False):
     """The importable name of a copy of `nki_src` below `directory` with the fault in it.
 
-    fault: None leaves the copy unchanged.
+    fault: None leaves the copy unchanged, except for `loops`, see `Fault`.
     """
     name = "nki_src_with_a_fault"
     shutil.copytree(SOURCES, directory / name, ignore=shutil.ignore_patterns("__pycache__"))
     if fault is not None:
         path = directory / name / fault.file
         path.write_text(fault.edit(path.read_text()))
+        loops = fault.loops
+    if loops:
+        path = directory / name / "limits.py"
+        path.write_text(path.read_text() + "\nINSTRUCTIONS_MAX = 1\n")
     sys.path.insert(0, str(directory))
     importlib.invalidate_caches()
     try:
@@ -569,6 +575,55 @@ FAULTS = [
         "self.next = (self.next + 1) % self.slots", "self.next = 0",
         dict(BLOCK, layers=2, width=768, heads=4, hidden=3072), "bf16",
     ),
+    Fault(
+        "vit_encoder", "ring of weights one slot too short for a slab", "limits.py",
+        "return slots + RING_AHEAD, size", "return slots - 1, size",
+        dict(BLOCK, layers=2, width=768, heads=4, hidden=3072), "bf16",
+    ),
+    Fault(
+        "vit_encoder", "rest of a layer with the weights of the first", "encoder.py",
+        "rest = Rest(group, weights, rest_vectors, form, then)\n        run(rest, None)",
+        "rest = Rest(group, layer_of(self.weights, 0), rest_vectors, form, then)\n"
+        "        run(rest, None)",
+        dict(BLOCK, layers=2), "bf16",
+    ),
+    Fault(
+        "vit_encoder", "rows of the first group for the second in the next layer", "block.py",
+        "        self.group.normed.push(rows)\n",
+        "        self.group.normed.push(self.group.tile(0)[0 : rows.shape[0], :])\n",
+        dict(BLOCK, layers=2, tokens=150), "bf16",
+    ),
+    Fault(
+        "vit_encoder", "attention of the layer before at the end of an iteration", "encoder.py",
+        "self.nexts = blocks_of(self.weights, self.unit,",
+        "self.nexts = blocks_of(self.weights, 0,", dict(BLOCK, layers=3), "bf16", loops=True,
+    ),
+    Fault(
+        "vit_encoder", "a layer of the loop again behind it", "encoder.py",
+        "for layer in range(loops * self.unit, self.layers):",
+        "for layer in range(loops * self.unit - 1, self.layers - 1):", dict(BLOCK, layers=3),
+        "bf16", loops=True,
+    ),
+    Fault(
+        "vit_encoder", "ring of weights where the last iteration left it", "encoder.py",
+        "            form.ring.next = 0\n", "            pass\n",
+        dict(BLOCK, layers=4, width=768, heads=4, hidden=3072), "bf16", loops=True,
+    ),
+    Fault(
+        "vit_encoder", "mask of the first images for all chunks", "encoder.py",
+        "mask = self.images_of(mask, chunk)", "mask = self.images_of(mask, 0)",
+        dict(BLOCK, tokens=600, batch=4, mask="bias", axes="B1Q"), "bf16", loops=True,
+    ),
+    Fault(
+        "vit_block", "tables of the first images for all chunks", "encoder.py",
+        "cos = self.images_of(cos, chunk)", "cos = self.images_of(cos, 0)",
+        dict(ROTATED, tokens=600, batch=4, tables="own"), "bf16", loops=True,
+    ),
+    Fault(
+        "vit_block", "the last, shorter chunk forgotten", "encoder.py",
+        "    if rest != None:\n        rest.chunk(0)\n", "", dict(BLOCK, tokens=600, batch=3),
+        "bf16", loops=True,
+    ),
     # queries and keys as rows: vit_block with a rotation or norms
     Fault(
         "vit_block", "sines not negated", "heads.py",
@@ -663,6 +718,11 @@ FAULTS = [
         "vit_block", "key lengths of the first image for all", "block.py",
         "BiasUnits(group.batch.source, image,", "BiasUnits(group.batch.source, 0,",
         dict(BLOCK, tokens=600, lens=(600, 5)), "bf16",
+    ),
+    Fault(
+        "vit_block", "mask of the first image for all", "score_bias.py",
+        "here = image if batch > 1 else 0", "here = 0",
+        dict(BLOCK, mask="bias", axes="B1Q"), "bf16",
     ),
     Fault(
         "vit_block", "mask of the first heads for all", "block.py",

@@ -26,9 +26,10 @@ def test_a_fault_is_caught(fault, tmp_path):
     assert not all(report.ok for report in reports), f"not caught:\n{messages}"
 
 
-def test_the_same_cases_pass_without_a_fault(tmp_path):
-    different = {fault.case().id: fault for fault in faults.FAULTS}
-    with faults.edited_kernels(None, tmp_path) as package:
+@pytest.mark.parametrize("loops", [False, True])
+def test_the_same_cases_pass_without_a_fault(loops, tmp_path):
+    different = {fault.case().id: fault for fault in faults.FAULTS if fault.loops == loops}
+    with faults.edited_kernels(None, tmp_path, loops) as package:
         for fault in different.values():
             reports = run(fault, package)
             assert all(report.ok for report in reports), "\n".join(map(str, reports))
