@@ -26,6 +26,7 @@ _MODULES = {
     "rms_norm": "norm",
     "swiglu_mlp": "mlp",
     "vit_block": "vit_block",
+    "vit_encoder": "vit_encoder",
 }
 
 
