@@ -89,11 +89,15 @@ def _blocks(op: str, shape: VitShape, blocks: list, x: Tensor, package: ModuleTy
     if shape.beyond_the_kernel:
         return Case(op, eager, exact, beyond=_beyond("vit_block", shape.beyond_the_kernel))
     packed = [pack(block, package) for block in blocks]
+    if op == "vit_block":
+        ours = functools.partial(package.vit_block, x, packed[0])
+    else:
+        ours = functools.partial(package.vit_encoder, x, package.EncoderParams.from_blocks(packed))
     return Case(
         op=op,
         eager=eager,
         exact=exact,
-        package=lambda: chain(lambda params, x: package.vit_block(x, params), packed, x),
+        package=ours,
         launches=lambda launcher: chain(launcher.block, blocks, x),
     )
 

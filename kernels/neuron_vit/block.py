@@ -142,9 +142,9 @@ def rope_tables(
             "rope",
             f"is {'None' if rope is None else 'given'}, params.rope is {params.rope!r}",
             "tables are given if and only if the block rotates queries and keys",
-            "Pass (cos, sin), or change it with dataclasses.replace(params, rope=None)"
+            "Pass (cos, sin), or change it with dataclasses.replace(block_params, rope=None)"
             if rope is None
-            else "Leave it out, or say how with dataclasses.replace(params, rope='half')",
+            else "Leave it out, or say how with dataclasses.replace(block_params, rope='half')",
         )
     if not isinstance(rope, (tuple, list)) or len(rope) != 2:
         raise TypeError(
@@ -206,7 +206,9 @@ def visibility(
     if cu_seqlens is not None:
         _validate.integers(function, "cu_seqlens", cu_seqlens, "x", x)
         if batch != 1 or cu_seqlens.dim() != 1 or cu_seqlens.shape[0] < 2:
-            raise _wrong_bounds(function, x, "cu_seqlens", cu_seqlens, "(segments + 1,), for a batch of 1")
+            raise _wrong_bounds(
+                function, x, "cu_seqlens", cu_seqlens, "(segments + 1,), for a batch of 1"
+            )
     if attn_mask is None:
         return None
     _validate.is_tensor(function, "attn_mask", attn_mask)
@@ -229,9 +231,7 @@ def visibility(
     return mask.expand(*mask.shape[:3], tokens)
 
 
-def _wrong_bounds(
-    function: str, x: Tensor, name: str, value: Tensor, allowed: str
-) -> ValueError:
+def _wrong_bounds(function: str, x: Tensor, name: str, value: Tensor, allowed: str) -> ValueError:
     return _validate.fail(
         function,
         name,

@@ -138,6 +138,9 @@ def calls(dtype):
         ),
         "vit_block": lambda: nv.vit_block(x, params),
         "vit_block bare": lambda: nv.vit_block(x, bare),
+        "vit_encoder": lambda: nv.vit_encoder(x, nv.EncoderParams.from_blocks([params, block(dtype)])),
+        "vit_encoder bare": lambda: nv.vit_encoder(x, [bare]),
+        "vit_encoder lengths": lambda: nv.vit_encoder(x, [params] * 2, kv_lens=lens),
     }
 
 
