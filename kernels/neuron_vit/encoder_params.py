@@ -46,7 +46,11 @@ class EncoderParams:
         blocks = list(blocks)
         if not blocks:
             raise _validate.fail(
-                _FUNCTION, "blocks", "is empty", "it must hold a block", "Pass those of a model"
+                _FUNCTION,
+                "blocks",
+                "is empty",
+                "it must hold at least one BlockParams",
+                "Pass those of all layers of a model",
             )
         for index, block in enumerate(blocks):
             if not isinstance(block, BlockParams):
