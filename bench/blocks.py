@@ -99,14 +99,16 @@ class Attention(nn.Module):
         """Queries, keys and values side by side."""
         return F.linear(x, self.qkv.weight, self.qkv_bias)
 
-    def heads(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def heads(
+        self, x: torch.Tensor, norm=lambda norm, x: norm(x)
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Queries, keys and values as [batch, heads, tokens, size] views of what `project` gave,
-        normed and rotated if the model does that."""
+        normed and rotated if the model does that. `norm` calls the norms."""
         batch, tokens, _ = x.shape
         query, key, value = x.view(batch, tokens, 3, -1).unbind(2)
         query, key, value = (
             part.view(batch, tokens, self.num_heads, self.head_dim).transpose(1, 2)
-            for part in (self.q_norm(query), self.k_norm(key), value)
+            for part in (norm(self.q_norm, query), norm(self.k_norm, key), value)
         )
         return self.rotary(query), self.rotary(key), value
 
@@ -127,6 +129,14 @@ class Mlp(nn.Module):
         self.act = ACTIVATIONS[activation]()
         self.norm = norm() if norm else nn.Identity()
         self.fc2 = nn.Linear(hidden, width, bias=bias)
+
+    def gate_and_up(self) -> tuple[tuple, tuple]:
+        """(weight, bias) of the gate, with None for what is not there, and of the other half."""
+        weight, bias = self.fc1.weight, self.fc1.bias
+        if not self.gated:
+            return (None, None), (weight, bias)
+        biases = (None, None) if bias is None else bias.chunk(2)
+        return tuple(zip(weight.chunk(2), biases, strict=True))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.fc1(x)
@@ -182,29 +192,41 @@ def pack(block: PreNormBlock, package: ModuleType):
     `package` is neuron_vit, from the checkout or from the Hub.
     """
     attention, mlp = block.attn, block.mlp
+    gate, up = mlp.gate_and_up()
 
     def scale(branch: nn.Module):
         return branch.gamma.detach().clone() if isinstance(branch, LayerScale) else None
 
-    def in_out(linear: nn.Linear) -> torch.Tensor:
-        return linear.weight.detach().t().contiguous()
+    def in_out(weight: torch.Tensor | None) -> torch.Tensor | None:
+        return None if weight is None else weight.detach().t().contiguous()
 
     def copied(tensor: torch.Tensor | None) -> torch.Tensor | None:
         return None if tensor is None else tensor.detach().clone()
 
+    def norm_of(kind: str, first: nn.Module, **norms: nn.Module) -> dict:
+        """The arguments of an optional norm; of `norms`, weight and bias."""
+        if isinstance(first, nn.Identity):
+            return {}
+        name = "rms" if isinstance(first, nn.RMSNorm) else "layer"
+        values = {f"{kind}_norm": name, f"{kind}_eps": first.eps}
+        for prefix, norm in norms.items():
+            values[f"{prefix}_weight"] = copied(norm.weight)
+            values[f"{prefix}_bias"] = copied(getattr(norm, "bias", None))
+        return values
+
     return package.BlockParams(
         norm1_weight=copied(block.norm1.weight),
         norm1_bias=copied(getattr(block.norm1, "bias", None)),
-        qkv_weight=in_out(attention.qkv),
+        qkv_weight=in_out(attention.qkv.weight),
         qkv_bias=copied(attention.qkv_bias),
-        proj_weight=in_out(attention.proj),
+        proj_weight=in_out(attention.proj.weight),
         proj_bias=copied(attention.proj.bias),
         scale1=scale(block.ls1),
         norm2_weight=copied(block.norm2.weight),
         norm2_bias=copied(getattr(block.norm2, "bias", None)),
-        fc1_weight=in_out(mlp.fc1),
-        fc1_bias=copied(mlp.fc1.bias),
-        fc2_weight=in_out(mlp.fc2),
+        fc1_weight=in_out(up[0]),
+        fc1_bias=copied(up[1]),
+        fc2_weight=in_out(mlp.fc2.weight),
         fc2_bias=copied(mlp.fc2.bias),
         scale2=scale(block.ls2),
         num_heads=attention.num_heads,
@@ -212,4 +234,8 @@ def pack(block: PreNormBlock, package: ModuleType):
         attention_scale=attention.scale,
         norm="rms" if isinstance(block.norm1, nn.RMSNorm) else "layer",
         activation=mlp.activation,
+        gate_weight=in_out(gate[0]),
+        gate_bias=copied(gate[1]),
+        **norm_of("inner", mlp.norm, inner=mlp.norm),
+        **norm_of("qk", attention.q_norm, q_norm=attention.q_norm, k_norm=attention.k_norm),
     )

@@ -2,13 +2,13 @@
 
 Each case is the same computation four times: eager PyTorch, the package, eager PyTorch as one
 launch per operation (for the modelled table), and eager PyTorch in float64, which is the answer
-that all are compared with. A computation that the package has no kernel for is eager PyTorch alone.
+that all are compared with. What has no eager launches (`VitShape.beyond_the_kernel`) is eager
+PyTorch alone.
 """
 
 from __future__ import annotations
 
 import copy
-import dataclasses
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ SEED = 0
 @dataclass(frozen=True)
 class Case:
     """One computation; each callable takes nothing (`launches`: the launcher) and returns its
-    result. `package` and `launches` are None where there is no kernel; `beyond` says why."""
+    result. `package` and `launches` are None where it is not run as kernels; `beyond` says why."""
 
     op: str
     eager: Callable[[], Tensor]
@@ -87,19 +87,19 @@ def _blocks(op: str, shape: VitShape, blocks: list, x: Tensor, package: ModuleTy
         return chain(lambda block, x: block(x), doubles, x.to("cpu").double())
 
     if shape.beyond_the_kernel:
-        return Case(op, eager, exact, beyond=_beyond("vit_block", shape.beyond_the_kernel))
+        return Case(op, eager, exact, beyond=f"no eager launches for {shape.beyond_the_kernel}")
     packed = [pack(block, package) for block in blocks]
+    if op == "vit_block":
+        ours = functools.partial(package.vit_block, x, packed[0])
+    else:
+        ours = functools.partial(package.vit_encoder, x, package.EncoderParams.from_blocks(packed))
     return Case(
         op=op,
         eager=eager,
         exact=exact,
-        package=lambda: chain(lambda params, x: package.vit_block(x, params), packed, x),
+        package=ours,
         launches=lambda launcher: chain(launcher.block, blocks, x),
     )
-
-
-def _beyond(kernel: str, what: str) -> str:
-    return f"{kernel} does not compute {what}"
 
 
 def _operations(shape, block: PreNormBlock, x: Tensor, package: ModuleType) -> list[Case]:
@@ -155,10 +155,11 @@ def _linear(op: str, weight: Tensor, bias: Tensor | None, x: Tensor, package: Mo
 
 
 def _mlp(shape: VitShape, mlp: nn.Module, x: Tensor, package: ModuleType) -> Case:
-    if shape.beyond_the_mlp:
-        return dataclasses.replace(
-            _case("mlp", mlp, (x,), None, None), beyond=_beyond("mlp", shape.beyond_the_mlp)
-        )
+    if shape.gated:
+        return _case(
+            "swiglu_mlp", mlp, (x,), functools.partial(_swiglu_mlp, package, mlp),
+            lambda launcher, x: launcher.mlp(mlp, x),
+        )  # fmt: skip
     return _case(
         "mlp", mlp, (x,),
         lambda x: package.mlp(
@@ -166,6 +167,16 @@ def _mlp(shape: VitShape, mlp: nn.Module, x: Tensor, package: ModuleType) -> Cas
         ),
         lambda launcher, x: launcher.mlp(mlp, x),
     )  # fmt: skip
+
+
+def _swiglu_mlp(package: ModuleType, mlp: nn.Module, x: Tensor) -> Tensor:
+    gate, up = mlp.gate_and_up()
+    norm = {}
+    if isinstance(mlp.norm, nn.LayerNorm):
+        norm = dict(norm_weight=mlp.norm.weight, norm_bias=mlp.norm.bias, norm_eps=mlp.norm.eps)
+    return package.swiglu_mlp(
+        x, *gate, *up, mlp.fc2.weight, mlp.fc2.bias, activation=mlp.activation, **norm
+    )
 
 
 def _case(op: str, eager: Callable, inputs: tuple, package: Callable | None, launches) -> Case:

@@ -38,7 +38,7 @@ class EagerLaunches:
         """QKV, attention and projection."""
         attention = block.attn
         qkv = self.linear(attention.qkv.weight, attention.qkv_bias, x)
-        mixed = self.attention(*attention.heads(qkv)).transpose(1, 2).reshape(x.shape)
+        mixed = self.attention(*attention.heads(qkv, self.norm)).transpose(1, 2).reshape(x.shape)
         return self.linear(attention.proj.weight, attention.proj.bias, mixed)
 
     def attention(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -46,7 +46,9 @@ class EagerLaunches:
         return self.package.scaled_dot_product_attention(query, key, value)
 
     def norm(self, norm: nn.Module, x: Tensor) -> Tensor:
-        """A LayerNorm or RMSNorm."""
+        """A LayerNorm or RMSNorm; nothing where the model has none."""
+        if isinstance(norm, nn.Identity):
+            return x
         if isinstance(norm, nn.RMSNorm):
             return self.rms_norm(norm, x)
         return self.package.layer_norm(x, x.shape[-1:], norm.weight, norm.bias, norm.eps)
@@ -60,10 +62,18 @@ class EagerLaunches:
         return self.package.linear(x, weight.t().contiguous().t(), bias)
 
     def mlp(self, mlp: nn.Module, x: Tensor) -> Tensor:
-        """Two linear layers with the activation between, three launches."""
+        """Two linear layers with the activation between, three launches; a gate is one more, and
+        so is the norm behind it."""
         hidden = self.linear(mlp.fc1.weight, mlp.fc1.bias, x)
-        rows = self._launch(elementwise.activate, hidden.flatten(0, -2), mlp.activation)
-        return self.linear(mlp.fc2.weight, mlp.fc2.bias, rows.view(hidden.shape))
+        gate, hidden = hidden.chunk(2, -1) if mlp.gated else (hidden, None)
+        rows = self._launch(
+            elementwise.activate, gate.contiguous().flatten(0, -2), mlp.activation
+        )
+        if mlp.gated:
+            hidden = hidden.contiguous().flatten(0, -2)
+            rows = self._launch(elementwise.multiply, rows, hidden)
+        rows = self.norm(mlp.norm, rows.view(gate.shape))
+        return self.linear(mlp.fc2.weight, mlp.fc2.bias, rows)
 
     def add(self, x: Tensor, y: Tensor) -> Tensor:
         """x + y."""

@@ -13,6 +13,7 @@ FUNCTIONS = {
     "gelu": nl.gelu,
     "gelu_tanh": nl.gelu_apprx_tanh,
     "quick_gelu": nl.gelu_apprx_sigmoid,
+    "silu": nl.silu,
 }  # fmt: skip
 
 
@@ -32,11 +33,21 @@ def _starts(rows):
 @nki.jit
 def add(x, y):
     """x + y."""
+    return _combine(x, y, nl.add)
+
+
+@nki.jit
+def multiply(x, y):
+    """x * y."""
+    return _combine(x, y, nl.multiply)
+
+
+def _combine(x, y, op):
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
     for start in _starts(x.shape[0]):
         block = nl.ds(start, min(ROWS, x.shape[0] - start))
         tile = _load(x[block, :])
-        nisa.tensor_tensor(dst=tile, data1=tile, data2=_load(y[block, :]), op=nl.add)
+        nisa.tensor_tensor(dst=tile, data1=tile, data2=_load(y[block, :]), op=op)
         nisa.dma_copy(dst=out[block, :], src=tile)
     return out
 

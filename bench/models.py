@@ -1,8 +1,8 @@
 """The shapes of the Vision Transformer families: one table for the benchmark and the tests.
 
 Every entry is a pre-norm encoder: norm, one QKV projection, softmax attention without a mask,
-projection, norm, MLP, optional LayerScale on both branches. Where a family has more than a
-`vit_block` kernel computes, `VitShape.beyond_the_kernel` says what. A shape describes the published
+projection, norm, MLP, optional LayerScale on both branches. Where a family has more than the
+benchmark runs as kernels, `VitShape.beyond_the_kernel` says what. A shape describes the published
 model; what a *loaded* model computes (eps, activation, biases) is read from its modules by
 `BlockParams`, never from here.
 """
@@ -49,27 +49,9 @@ class VitShape:
     qk_norm: bool = False
 
     @property
-    def beyond_the_attention(self) -> str:
-        """What the attention branch has that no kernel computes, or ""."""
-        parts = []
-        if self.rope_theta:
-            parts.append("rotary embeddings")
-        if self.qk_norm:
-            parts.append("a norm of queries and keys")
-        return " and ".join(parts)
-
-    @property
-    def beyond_the_mlp(self) -> str:
-        """What the MLP has that no kernel computes, or ""."""
-        inner = " with a norm inside" if self.mlp_norm else ""
-        return f"a gated MLP{inner}" if self.gated else ""
-
-    @property
     def beyond_the_kernel(self) -> str:
-        """What the block has that `vit_block` does not compute, or ""."""
-        return " and ".join(
-            part for part in (self.beyond_the_attention, self.beyond_the_mlp) if part
-        )
+        """What the block has that the benchmark does not run as kernels, or ""."""
+        return "rotary embeddings" if self.rope_theta else ""
 
     def tokens(self, resolution: int | None = None) -> int:
         """Tokens in one image: the whole patches that fit, as a convolution of stride `patch` makes

@@ -187,7 +187,7 @@ def _measured(setting, case, exact, package, plan) -> list[dict]:
 
 
 def _no_kernel(case) -> str:
-    return f"no kernel: {case.beyond}"
+    return f"not run as kernels: {case.beyond}"
 
 
 def _modelled(setting, case, exact, package, plan, impl):

@@ -663,7 +663,32 @@ def vit_block(
     head_rows=0,
     bias_heads=0,
 ):
-    for found in (head_size("vit_block", head_dim), sequence("vit_block", "tokens", tokens)):
+    sizes = (tokens, width, heads, head_dim, hidden, gated, inner_norm, head_rows, bias_heads)
+    return block_fits("vit_block", sizes, dtype_name, target)
+
+
+def vit_encoder(
+    batch,
+    tokens,
+    width,
+    heads,
+    head_dim,
+    hidden,
+    dtype_name,
+    target,
+    gated=False,
+    inner_norm=False,
+    head_rows=0,
+    bias_heads=0,
+):
+    # As one block, whatever the depth: every layer uses the space of the one before.
+    sizes = (tokens, width, heads, head_dim, hidden, gated, inner_norm, head_rows, bias_heads)
+    return block_fits("vit_encoder", sizes, dtype_name, target)
+
+
+def block_fits(name, block_sizes, dtype_name, target):
+    tokens, width, heads, head_dim, hidden, gated, inner_norm, head_rows, bias_heads = block_sizes
+    for found in (head_size(name, head_dim), sequence(name, "tokens", tokens)):
         if not found[0]:
             return found
     item = DTYPE_BYTES[dtype_name]
@@ -683,4 +708,4 @@ def vit_block(
     )
     heads_pass = min(heads, heads_per_chunk(head_dim))
     smallest = block_bytes(0, 1, heads_pass, min(tokens, PARTITIONS), False, sizes)
-    return fits("vit_block", smallest, target)
+    return fits(name, smallest, target)

@@ -16,6 +16,8 @@ from .attention import scaled_dot_product_attention
 from .block import vit_block
 from .block_params import BlockParams
 from .capability import Support, supports
+from .encoder import vit_encoder
+from .encoder_params import EncoderParams
 from .errors import NeuronVitFallbackWarning, NeuronVitUnsupported
 from .normalization import ada_layer_norm, ada_rms_norm, layer_norm, rms_norm
 from .projection import linear, mlp, swiglu_mlp
@@ -27,6 +29,7 @@ from .transformers_attention import (
 
 __all__ = [
     "BlockParams",
+    "EncoderParams",
     "NeuronVitFallbackWarning",
     "NeuronVitUnsupported",
     "Support",
@@ -48,4 +51,5 @@ __all__ = [
     "supports_flash_attn",
     "swiglu_mlp",
     "vit_block",
+    "vit_encoder",
 ]

@@ -1,6 +1,7 @@
 """`vit_block`: a whole pre-norm transformer block in one call."""
 
-from typing import Any, List, Optional, Sequence, Tuple
+import inspect
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -15,10 +16,9 @@ _FUNCTION = "vit_block"
 
 # Why a call has no kernel, and what to do about it.
 _SCALE_TOO_FAR = (
-    "vit_block attention_scale is not from 2**-10 to 2**10 in size, which the kernel needs for a "
-    "mask",
-    "move the factor into the query columns of qkv_weight and qkv_bias",
+    "attention_scale is not from 2**-10 to 2**10 in size, which the kernel needs for a mask"
 )
+_MOVE_THE_SCALE = "move the factor into the query columns of qkv_weight and qkv_bias"
 
 
 def vit_block(
@@ -59,9 +59,14 @@ def vit_block(
         ValueError or TypeError: an argument does not fit; the message names it.
         NeuronVitUnsupported: NEURON_VIT_REQUIRE_NKI=1 and no kernel covers the call.
     """
-    _check(x, params)
-    cos, sin = _tables(x, params, rope)
-    mask = _visibility(x, params, attn_mask, kv_lens, cu_seqlens)
+    if not isinstance(params, BlockParams):
+        raise TypeError(
+            f"neuron-vit: vit_block: params is a {type(params).__name__}; it must be a "
+            "BlockParams. Make one with BlockParams.from_module(layer)."
+        )
+    check_input(_FUNCTION, x, params)
+    cos, sin = rope_tables(_FUNCTION, x, params, rope)
+    mask = visibility(_FUNCTION, x, params, attn_mask, kv_lens, cu_seqlens)
     return ops.vit_block(
         x,
         params.norm1_weight,
@@ -104,16 +109,12 @@ def vit_block(
     )
 
 
-def _check(x: Any, params: Any) -> None:
-    if not isinstance(params, BlockParams):
-        raise TypeError(
-            f"neuron-vit: vit_block: params is a {type(params).__name__}; it must be a "
-            "BlockParams. Make one with BlockParams.from_module(layer)."
-        )
-    _validate.floating_tensor(_FUNCTION, "x", x, "exactly 3")
+def check_input(function: str, x: Any, params: BlockParams) -> None:
+    """`x` is tokens that blocks with `params` take."""
+    _validate.floating_tensor(function, "x", x, "exactly 3")
     if x.shape[2] != params.width:
         raise _validate.fail(
-            _FUNCTION,
+            function,
             "x",
             f"has shape {tuple(x.shape)}",
             f"its last size must be the width of params, {params.width}",
@@ -121,7 +122,7 @@ def _check(x: Any, params: Any) -> None:
         )
     if x.dtype != params.dtype or x.device != params.device:
         raise _validate.fail(
-            _FUNCTION,
+            function,
             "params",
             f"has dtype {params.dtype} on {params.device}, x has {x.dtype} on {x.device}",
             "they must be the same",
@@ -129,33 +130,33 @@ def _check(x: Any, params: Any) -> None:
         )
 
 
-def _tables(
-    x: Tensor, params: BlockParams, rope: Any
+def rope_tables(
+    function: str, x: Tensor, params: BlockParams, rope: Any
 ) -> Tuple[Optional[Tensor], Optional[Tensor]]:
     """(cos, sin), checked; (None, None) for a block that does not rotate."""
     if rope is None and params.rope is None:
         return None, None
     if rope is None or params.rope is None:
         raise _validate.fail(
-            _FUNCTION,
+            function,
             "rope",
             f"is {'None' if rope is None else 'given'}, params.rope is {params.rope!r}",
             "tables are given if and only if the block rotates queries and keys",
-            "Pass (cos, sin), or change it with dataclasses.replace(params, rope=None)"
+            "Pass (cos, sin), or change it with dataclasses.replace(block_params, rope=None)"
             if rope is None
-            else "Leave it out, or say how with dataclasses.replace(params, rope='half')",
+            else "Leave it out, or say how with dataclasses.replace(block_params, rope='half')",
         )
     if not isinstance(rope, (tuple, list)) or len(rope) != 2:
         raise TypeError(
-            f"neuron-vit: vit_block: rope is a {type(rope).__name__}; it must be the pair "
+            f"neuron-vit: {function}: rope is a {type(rope).__name__}; it must be the pair "
             "(cos, sin) of tables. timm's one tensor is rope.chunk(2, -1)[::-1]."
         )
     cos, sin = rope
     for name, table in (("rope[0]", cos), ("rope[1]", sin)):
-        _validate.is_tensor(_FUNCTION, name, table)
+        _validate.is_tensor(function, name, table)
         if table.dtype != torch.float32:
-            _validate.like(_FUNCTION, name, table, "x", x)
-        _validate.same_device(_FUNCTION, name, table, "x", x)
+            _validate.like(function, name, table, "x", x)
+        _validate.same_device(function, name, table, "x", x)
         images = table.shape[:-2]
         fits = (
             table.dim() in (2, 3)
@@ -166,7 +167,7 @@ def _tables(
         )
         if not fits:
             raise _validate.fail(
-                _FUNCTION,
+                function,
                 name,
                 f"has shape {tuple(table.shape)}",
                 f"it must be (positions, {params.head_dim}) with at most {x.shape[1]} positions, "
@@ -174,19 +175,24 @@ def _tables(
                 "Give a value for every position and every channel of a head",
             )
     if cos.dtype != sin.dtype:
-        _validate.like(_FUNCTION, "rope[1]", sin, "rope[0]", cos)
+        _validate.like(function, "rope[1]", sin, "rope[0]", cos)
     return cos, sin
 
 
-def _visibility(
-    x: Tensor, params: BlockParams, attn_mask: Any, kv_lens: Any, cu_seqlens: Any
+def visibility(
+    function: str,
+    x: Tensor,
+    params: BlockParams,
+    attn_mask: Any,
+    kv_lens: Any,
+    cu_seqlens: Any,
 ) -> Optional[Tensor]:
     """Check what restricts which tokens are attended to; the mask with four dimensions, or None."""
     restrictions = {"attn_mask": attn_mask, "kv_lens": kv_lens, "cu_seqlens": cu_seqlens}
     given = [name for name, value in restrictions.items() if value is not None]
     if len(given) > 1:
         raise _validate.fail(
-            _FUNCTION,
+            function,
             given[1],
             f"is given together with {given[0]}",
             "only one of attn_mask, kv_lens and cu_seqlens may be",
@@ -194,26 +200,28 @@ def _visibility(
         )
     batch, tokens, _ = x.shape
     if kv_lens is not None:
-        _validate.integers(_FUNCTION, "kv_lens", kv_lens, "x", x)
+        _validate.integers(function, "kv_lens", kv_lens, "x", x)
         if kv_lens.shape != (batch,):
-            raise _wrong_bounds(x, "kv_lens", kv_lens, f"({batch},)")
+            raise _wrong_bounds(function, x, "kv_lens", kv_lens, f"({batch},)")
     if cu_seqlens is not None:
-        _validate.integers(_FUNCTION, "cu_seqlens", cu_seqlens, "x", x)
+        _validate.integers(function, "cu_seqlens", cu_seqlens, "x", x)
         if batch != 1 or cu_seqlens.dim() != 1 or cu_seqlens.shape[0] < 2:
-            raise _wrong_bounds(x, "cu_seqlens", cu_seqlens, "(segments + 1,), for a batch of 1")
+            raise _wrong_bounds(
+                function, x, "cu_seqlens", cu_seqlens, "(segments + 1,), for a batch of 1"
+            )
     if attn_mask is None:
         return None
-    _validate.is_tensor(_FUNCTION, "attn_mask", attn_mask)
+    _validate.is_tensor(function, "attn_mask", attn_mask)
     if attn_mask.dtype not in (torch.bool, torch.float32):
-        _validate.like(_FUNCTION, "attn_mask", attn_mask, "x", x)
-    _validate.same_device(_FUNCTION, "attn_mask", attn_mask, "x", x)
+        _validate.like(function, "attn_mask", attn_mask, "x", x)
+    _validate.same_device(function, "attn_mask", attn_mask, "x", x)
     full = (batch, params.num_heads, tokens, tokens)
     fits = attn_mask.dim() <= 4 and all(
         found in (1, wanted) for found, wanted in zip(attn_mask.shape[::-1], full[::-1])
     )
     if not fits:
         raise _validate.fail(
-            _FUNCTION,
+            function,
             "attn_mask",
             f"has shape {tuple(attn_mask.shape)}",
             f"it must broadcast to {full}",
@@ -223,9 +231,9 @@ def _visibility(
     return mask.expand(*mask.shape[:3], tokens)
 
 
-def _wrong_bounds(x: Tensor, name: str, value: Tensor, allowed: str) -> ValueError:
+def _wrong_bounds(function: str, x: Tensor, name: str, value: Tensor, allowed: str) -> ValueError:
     return _validate.fail(
-        _FUNCTION,
+        function,
         name,
         f"has shape {tuple(value.shape)}, x {tuple(x.shape)}",
         f"it must be {allowed}",
@@ -274,25 +282,6 @@ def _vit_block(
     qk_eps: float = 0.0,
     rope: str = "half",
 ) -> Tensor:
-    batch, tokens, width = x.shape
-    head_dim = proj_weight.shape[0] // num_heads
-    mask = narrow_mask(mask)
-    head_rows = int(cos is not None or qk_norm is not None)
-    if qk_norm is not None and q_norm_weight.shape[0] > head_dim:
-        head_rows = 2
-    biased = mask is not None or kv_lens is not None or cu_seqlens is not None
-    shape = {
-        "batch": batch,
-        "tokens": tokens,
-        "width": width,
-        "heads": num_heads,
-        "head_dim": head_dim,
-        "hidden": fc1_weight.shape[1],
-        "gated": gate_weight is not None,
-        "inner_norm": inner_norm is not None,
-        "head_rows": head_rows,
-        "bias_heads": int(biased) if mask is None else mask.shape[1],
-    }
     arguments = (
         x,
         norm1_weight,
@@ -333,11 +322,45 @@ def _vit_block(
         qk_eps,
         rope,
     )
-    if biased and not _nki.limits().bias_scale_fits(attention_scale):
+    return run("vit_block", arguments)
+
+
+def run(name: str, arguments: Sequence[Any]) -> Tensor:
+    """Run the kernel `name`, "vit_block" or "vit_encoder", or its reference, on the arguments of
+    the operator."""
+    function = getattr(reference, name)
+    call = inspect.signature(function).bind(*arguments)
+    call.apply_defaults()
+    given = call.arguments
+    given["mask"] = narrow_mask(given["mask"])
+    biased = any(given[bias] is not None for bias in ("mask", "kv_lens", "cu_seqlens"))
+    if biased and not _nki.limits().bias_scale_fits(given["attention_scale"]):
         return _dispatch.run_without_kernel(
-            "vit_block", reference.vit_block, arguments, *_SCALE_TOO_FAR
+            name, function, call.args, f"{name} {_SCALE_TOO_FAR}", _MOVE_THE_SCALE
         )
-    return _dispatch.run("vit_block", arguments, shape, _for_kernel)
+    return _dispatch.run(name, call.args, _sizes(given, biased), _for_kernel)
+
+
+def _sizes(given: Dict[str, Any], biased: bool) -> Dict[str, int]:
+    """What the kernel's limits are checked against. Weights may have an axis of layers in front."""
+    batch, tokens, width = given["x"].shape
+    heads, mask = given["num_heads"], given["mask"]
+    head_dim = given["proj_weight"].shape[-2] // heads
+    head_rows = int(given["cos"] is not None or given["qk_norm"] is not None)
+    if given["qk_norm"] is not None and given["q_norm_weight"].shape[-1] > head_dim:
+        head_rows = 2
+    return {
+        "batch": batch,
+        "tokens": tokens,
+        "width": width,
+        "heads": heads,
+        "head_dim": head_dim,
+        "hidden": given["fc1_weight"].shape[-1],
+        "gated": given["gate_weight"] is not None,
+        "inner_norm": given["inner_norm"] is not None,
+        "head_rows": head_rows,
+        "bias_heads": int(biased) if mask is None else mask.shape[1],
+    }
 
 
 def _for_kernel(arguments: Sequence[Any]) -> List[Any]:

@@ -18,6 +18,7 @@ _KERNELS = (
     "rms_norm",
     "swiglu_mlp",
     "vit_block",
+    "vit_encoder",
 )
 
 
@@ -47,8 +48,8 @@ def supports(
 
     Args:
         name: "layer_norm", "rms_norm", "ada_layer_norm", "ada_rms_norm", "linear", "mlp",
-            "swiglu_mlp", "attention" (also under the name "scaled_dot_product_attention") or
-            "vit_block".
+            "swiglu_mlp", "attention" (also under the name "scaled_dot_product_attention"),
+            "vit_block" or "vit_encoder".
         dtype: of the tensors, as torch.dtype or its name.
         target: "trn2" or "trn3"; None is NEURON_PLATFORM_TARGET_OVERRIDE, or trn2 when that is
             unset.
@@ -59,7 +60,7 @@ def supports(
             - mlp, swiglu_mlp: tokens, width, hidden, out [, inner_norm=True with a norm inside]
             - attention: batch, heads, q_len, k_len, head_dim [, bias_heads=1 with a mask or bias
               that heads share, key lengths or segments, =heads with one of each head]
-            - vit_block: batch, tokens, width, heads, head_dim, hidden [, gated=True,
+            - vit_block, vit_encoder: batch, tokens, width, heads, head_dim, hidden [, gated=True,
               inner_norm=True; head_rows=1 with rotary tables or a norm of each head, 2 with one
               of all heads together; bias_heads as of attention]
 

@@ -267,7 +267,7 @@ def test_a_family_beyond_the_kernels_is_eager_with_the_reason(tmp_path):
     assert eager["us"] > 0 and eager["cos"] > 0.99999
     for row in others:
         assert (row["path"], row["us"], row["speedup"], row["cos"]) == ("torch", None, None, None)
-        assert row["note"] == "no kernel: vit_block does not compute rotary embeddings"
+        assert row["note"] == "not run as kernels: no eager launches for rotary embeddings"
     assert "rotary embeddings" in report.text(found)
     report.write_json(found, tmp_path / "rows.json")
     page.write(found, page.Timelines(), device.CPU, tmp_path / "page.html")

@@ -54,12 +54,12 @@ FAMILIES = (
 )  # fmt: skip
 BEYOND = {
     "vit-b16": "",
-    "dinov2-g14": "a gated MLP",
+    "dinov2-g14": "",
     "dinov3-b16": "rotary embeddings",
-    "dinov3-7b16": "rotary embeddings and a gated MLP",
-    "eva02-b14": "rotary embeddings and a gated MLP with a norm inside",
-    "aimv2-h14": "a gated MLP",
-    "internvit-6b14": "a norm of queries and keys",
+    "dinov3-7b16": "rotary embeddings",
+    "eva02-b14": "rotary embeddings",
+    "aimv2-h14": "",
+    "internvit-6b14": "",
 }
 
 DEFAULTS = {

@@ -279,6 +279,9 @@ def test_supports_answers_without_nki(monkeypatch):
     assert not nv.supports("linear", tokens=1, in_features=8, out_features=8, dtype=torch.float64)
     block = {"batch": 1, "tokens": 197, "width": 768, "heads": 12, "head_dim": 64, "hidden": 3072}
     assert nv.supports("vit_block", **block, dtype=torch.bfloat16, target="trn3")
+    assert nv.supports("vit_encoder", **block, gated=True, dtype=torch.bfloat16, target="trn3")
+    refused = nv.supports("vit_encoder", **{**block, "head_dim": 192})
+    assert not refused and refused.reason.startswith("vit_encoder head_dim=192")
 
 
 def test_the_target_sets_the_limit(recorded, simulated, monkeypatch):

@@ -23,6 +23,7 @@ PARAMS = nv.BlockParams(
     eps=1e-6,
     attention_scale=0.5,
 )
+ENCODER = nv.EncoderParams.from_blocks([PARAMS, PARAMS])
 
 
 def attend(q=HEADS, k=HEADS, v=HEADS, **options):
@@ -294,9 +295,7 @@ CASES = {
         "cu_seqlens has dtype float32; it must be int32 or int64",
     ),
     "two restrictions": (
-        lambda: nv.vit_block(
-            X, PARAMS, attn_mask=torch.ones(5, 5), kv_lens=torch.tensor([5, 5])
-        ),
+        lambda: nv.vit_block(X, PARAMS, attn_mask=torch.ones(5, 5), kv_lens=torch.tensor([5, 5])),
         "kv_lens is given together with attn_mask; only one of attn_mask, kv_lens and cu_seqlens",
     ),
     "inner weight alone": (
@@ -308,9 +307,7 @@ CASES = {
         "qk_norm is given without k_norm_weight; it needs that",
     ),
     "norm of all heads": (
-        lambda: params(
-            qk_norm="layer", q_norm_weight=torch.ones(8), k_norm_weight=torch.ones(8)
-        ),
+        lambda: params(qk_norm="layer", q_norm_weight=torch.ones(8), k_norm_weight=torch.ones(8)),
         "qk_norm is 'layer' with 8 weights; a norm over all heads together must be 'rms'",
     ),
     "head norm size": (
@@ -333,6 +330,64 @@ CASES = {
         lambda: nv.vit_block(X, {}),
         "params is a dict; it must be a BlockParams. Make one with BlockParams.from_module(layer)",
     ),
+    "encoder input": (
+        lambda: nv.vit_encoder(X[0], [PARAMS]),
+        "vit_encoder: x has shape (5, 12); it must have exactly 3 dimensions",
+    ),
+    "encoder dtype": (
+        lambda: nv.vit_encoder(X.bfloat16(), ENCODER),
+        "vit_encoder: params has dtype torch.float32 on cpu, x has torch.bfloat16 on cpu",
+    ),
+    "encoder tables": (
+        lambda: nv.vit_encoder(X, [params(rope="half")]),
+        "vit_encoder: rope is None, params.rope is 'half'",
+    ),
+    "encoder mask": (
+        lambda: nv.vit_encoder(X, ENCODER, attn_mask=torch.ones(5, 4)),
+        "vit_encoder: attn_mask has shape (5, 4); it must broadcast to (2, 2, 5, 5)",
+    ),
+    "not an encoder": (
+        lambda: nv.vit_encoder(X, PARAMS),
+        "vit_encoder: params is a BlockParams; it must be an EncoderParams or a list of "
+        "BlockParams. Make one with EncoderParams.from_module(layers)",
+    ),
+    "no blocks": (
+        lambda: nv.vit_encoder(X, []),
+        "EncoderParams: blocks is empty; it must hold at least one BlockParams",
+    ),
+    "not a block": (
+        lambda: nv.EncoderParams.from_blocks([PARAMS, {}]),
+        "EncoderParams: blocks[1] is a dict; it must be a BlockParams",
+    ),
+    "another activation": (
+        lambda: nv.EncoderParams.from_blocks([PARAMS, PARAMS, params(activation="relu")]),
+        "EncoderParams: blocks[2].activation is 'relu', blocks[0] has 'gelu'; all blocks must "
+        "have the same. Make an encoder of each run of equal blocks",
+    ),
+    "another norm": (
+        lambda: nv.EncoderParams.from_blocks([PARAMS, params(norm="rms")]),
+        "blocks[1].norm is 'rms', blocks[0] has 'layer'",
+    ),
+    "another width of the MLP": (
+        lambda: nv.EncoderParams.from_blocks(
+            [PARAMS, params(fc1_weight=torch.ones(12, 8), fc2_weight=torch.ones(8, 12))]
+        ),
+        "blocks[1].fc1_weight is a tensor (12, 8) of torch.float32 on cpu, blocks[0] has a "
+        "tensor (12, 20) of torch.float32 on cpu",
+    ),
+    "another bias": (
+        lambda: nv.EncoderParams.from_blocks([PARAMS, params(qkv_bias=torch.ones(24))]),
+        "blocks[1].qkv_bias is a tensor (24,) of torch.float32 on cpu, blocks[0] has None",
+    ),
+    "another dtype": (
+        lambda: nv.EncoderParams.from_blocks([PARAMS, PARAMS.to(torch.bfloat16)]),
+        "of torch.bfloat16 on cpu, blocks[0] has a tensor (12,) of torch.float32 on cpu",
+    ),
+    "a model instead of its layers": (
+        lambda: nv.EncoderParams.from_module(torch.nn.Linear(3, 3)),
+        "EncoderParams: layers is a Linear; it must be a torch.nn.ModuleList, a "
+        "torch.nn.Sequential or a list of layers",
+    ),
     "head count": (
         lambda: params(num_heads=5),
         "num_heads is 5; qkv_weight has 24 columns, which must be 3 * num_heads * head_dim",
@@ -349,7 +404,7 @@ CASES = {
     "kernel name": (
         lambda: nv.supports("softmax"),
         "name is 'softmax'; it must be ada_layer_norm, ada_rms_norm, attention, layer_norm, "
-        "linear, mlp, rms_norm, swiglu_mlp or vit_block",
+        "linear, mlp, rms_norm, swiglu_mlp, vit_block or vit_encoder",
     ),
     "sizes": (
         lambda: nv.supports("linear", tokens=5),

@@ -87,6 +87,16 @@ def special_block(dtype, *, gate=True, full=False, mask=None, lens=None, segment
     )
 
 
+def encoder(dtype, *, full):
+    """The arguments of the encoder operator: those of two blocks, the weights stacked."""
+    one, other = block(dtype, full=full), block(dtype, full=full)
+    stacks = [
+        torch.stack(pair).detach().requires_grad_() if isinstance(pair[0], torch.Tensor) else None
+        for pair in zip(one[1:15], other[1:15], strict=True)
+    ]
+    return one[0], *stacks, *one[15:]
+
+
 def cases(dtype):
     """(operator, arguments), with and without optional tensors."""
 
@@ -162,6 +172,8 @@ def cases(dtype):
     yield ops.note_dropout, (q(),)
     yield ops.vit_block, block(dtype, full=True)
     yield ops.vit_block, block(dtype, full=False)
+    yield ops.vit_encoder, encoder(dtype, full=True)
+    yield ops.vit_encoder, encoder(dtype, full=False)
     yield ops.vit_block, special_block(dtype, mask=new(1, 2, 5, 5))
     yield ops.vit_block, special_block(dtype, gate=False, full=True, mask=seen)
     yield ops.vit_block, special_block(dtype, gate=False, lens=torch.tensor([3, 0]))
@@ -255,6 +267,7 @@ def small_params(dtype=torch.float32):
 
 def compiled_cases():
     params = small_params()
+    encoder_params = nv.EncoderParams.from_blocks([params, small_params()])
     weight, packed = torch.randn(16, 12), torch.randn(12, 16).t()
     mask = torch.rand(5, 5) < 0.8
     lens, segments = torch.tensor([3, 5]), torch.tensor([0, 4, 10])
@@ -280,6 +293,8 @@ def compiled_cases():
         # All dropped, so that there is one right answer.
         "dropout_attention": lambda x: attend(x, dropout_p=1.0),
         "vit_block": lambda x: nv.vit_block(x, params),
+        "vit_encoder": lambda x: nv.vit_encoder(x, encoder_params),
+        "vit_encoder of blocks": lambda x: nv.vit_encoder(x, [params, params]),
     }
 
 

@@ -78,6 +78,8 @@ def calls(dtype):
         }
     )
 
+    encoder = nv.EncoderParams.from_blocks([params, block(dtype)])
+
     def attend(kind, **options):
         return lambda: nv.scaled_dot_product_attention(*attention_operands(dtype, kind), **options)
 
@@ -100,9 +102,7 @@ def calls(dtype):
         "mlp": lambda: nv.mlp(x, w1, b1, w2, b2),
         "mlp packed": lambda: nv.mlp(x, packed1, None, packed2, b2, "gelu_tanh"),
         "mlp mixed": lambda: nv.mlp(x, packed1, b1, w2, None, "quick_gelu"),
-        "mlp norm": lambda: nv.mlp(
-            x, w1, b1, w2, b2, norm_weight=inner, norm_bias=inner_bias
-        ),
+        "mlp norm": lambda: nv.mlp(x, w1, b1, w2, b2, norm_weight=inner, norm_bias=inner_bias),
         "swiglu_mlp": lambda: nv.swiglu_mlp(x, gate, bias_gate, up, bias_up, w2, b2),
         "swiglu_mlp columns": lambda: nv.swiglu_mlp(
             x, left, bias_gate, right, bias_up, packed2, b2
@@ -138,6 +138,9 @@ def calls(dtype):
         ),
         "vit_block": lambda: nv.vit_block(x, params),
         "vit_block bare": lambda: nv.vit_block(x, bare),
+        "vit_encoder": lambda: nv.vit_encoder(x, encoder),
+        "vit_encoder bare": lambda: nv.vit_encoder(x, [bare]),
+        "vit_encoder lengths": lambda: nv.vit_encoder(x, [params] * 2, kv_lens=lens),
     }
 
 
