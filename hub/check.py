@@ -176,9 +176,12 @@ def _fixed_operator_names(tree: ast.AST) -> list[tuple[int, str]]:
 def _layers_with_state(tree: ast.Module) -> list[tuple[int, str]]:
     """Find members that the kernels library refuses in a layer: it lends `forward` and no more."""
     findings = []
-    layers = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    for layer in layers:
-        for member in [] if layer.name.endswith(_LAYOUT) else layer.body:
+    for layer in tree.body:
+        if not isinstance(layer, ast.ClassDef):
+            continue
+        if layer.name.startswith("_") or layer.name.endswith(_LAYOUT):
+            continue
+        for member in layer.body:
             if isinstance(member, ast.AnnAssign) and member.value is None:
                 continue
             names = [getattr(member, "name", None)]

@@ -41,7 +41,8 @@ def state_of_layers(layers: ModuleType, package: str) -> "list[str]":
     """Say what each layer of `package` defines, or inherits, beside `forward` and its flags.
 
     The kernels library refuses such a layer when a model asks for it. A class named "...Layout" is
-    built by transformers, with a constructor, and is none of the layers meant here.
+    built by transformers, with a constructor, and is none of the layers meant here; nor is one
+    with a leading underscore, which no model can ask for.
     """
     import torch
 
@@ -50,7 +51,9 @@ def state_of_layers(layers: ModuleType, package: str) -> "list[str]":
     for name, layer in vars(layers).items():
         if not (isinstance(layer, type) and issubclass(layer, torch.nn.Module)):
             continue
-        if layer.__module__.split(".")[0] != package or name.endswith("Layout"):
+        if name.startswith("_") or name.endswith("Layout"):
+            continue
+        if layer.__module__.split(".")[0] != package:
             continue
         if layer.__init__ is not torch.nn.Module.__init__:
             found.append(f"{name} has a constructor")

@@ -141,17 +141,21 @@ def _find(path: Path, name: str) -> ast.stmt | Path:
         if isinstance(node, ast.ImportFrom) and node.level:
             for alias in node.names:
                 if name == (alias.asname or alias.name):
-                    return _follow(path.parents[node.level - 1], node.module or "", alias.name)
+                    return _follow(path, node, alias.name)
     raise ApiError(f"{path}: the public name {name} is not defined at the top of a module")
 
 
-def _follow(folder: Path, module: str, name: str) -> ast.stmt | Path:
-    """Find what `from .module import name` brings into a file in `folder`."""
-    target = folder.joinpath(*module.split(".")) if module else folder
+def _follow(path: Path, node: ast.ImportFrom, name: str) -> ast.stmt | Path:
+    """Find the `name` that the relative import `node` brings into the file `path`."""
+    folder = path.parents[node.level - 1]
+    target = folder.joinpath(*node.module.split(".")) if node.module else folder
+    submodule = _module_file(target / name)
+    if submodule is not None:
+        return submodule
     file = _module_file(target)
-    if file is None:
-        raise ApiError(f"{target}: the public name {name} comes from a module that is not there")
-    return _module_file(target / name) or _find(file, name)
+    if file is None or file == path:
+        raise ApiError(f"{path}: {ast.unparse(node)} names a module that is not there")
+    return _find(file, name)
 
 
 def _module_file(path: Path) -> Path | None:

@@ -140,7 +140,9 @@ def _files(folder: Path, variants: list[Path]) -> dict[str, Path]:
 
 def _upload(publication: Publication, api: HfApi) -> None:
     repository = {"repo_id": publication.repo_id, "repo_type": _REPO_TYPE}
-    api.create_repo(**repository, exist_ok=True)
+    # Whoever may write to a repository need not be allowed to make one.
+    if not api.repo_exists(**repository):
+        api.create_repo(**repository)
     card = {_CARD: publication.files[_CARD]}
     _commit(publication, api, "main", card, stale=[])
 

@@ -3,13 +3,15 @@
 Each client starts with an empty cache, so that everything it loads has come from the loopback Hub.
 """
 
+import json
 import re
+import shutil
 
 import pytest
 
 from hub.build import build
 from hub.check import check
-from tests.hub.small_kernel import ROOT
+from tests.hub.small_kernel import ROOT, commit, git
 
 # A host on which torch has a Neuron device, as far as the kernels library can tell.
 NEURON_HOST = "torch.neuron = types.SimpleNamespace()\n"
@@ -112,9 +114,21 @@ def test_the_package_passes_its_checks(real_build):
     assert [str(finding) for finding in check(real_build)] == []
 
 
-def test_the_package_builds_the_same_twice(real_build, tmp_path):
-    build(ROOT, tmp_path)
-    assert contents(tmp_path) == contents(real_build)
+def test_the_package_builds_the_same_elsewhere(tmp_path):
+    """From the same commit, in another folder: this project's files, committed and cloned."""
+    first, second = tmp_path / "first", tmp_path / "second" / "clone"
+    ignored = shutil.ignore_patterns("__pycache__", ".*", "build")
+    for name in ("kernels", "nki_src", "reference", "torch-ext", "benchmarks", "tests/parity"):
+        shutil.copytree(ROOT / name, first / name, symlinks=True, ignore=ignored)
+    for name in ("build.toml", "CARD.md", "LICENSE", "pyproject.toml", "constraints.txt"):
+        shutil.copyfile(ROOT / name, first / name)
+    commit(first)
+    git(tmp_path, "clone", "--quiet", str(first), str(second))
+    variants = build(first, first / "build")
+    build(second, second / "build")
+    assert contents(first / "build") == contents(second / "build")
+    digests = [json.loads((path / "metadata.json").read_text())["digest"] for path in variants]
+    assert all(len(digest["files"]) > 20 for digest in digests)
 
 
 def contents(folder):
