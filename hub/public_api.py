@@ -1,10 +1,10 @@
 """The public API, read from the text of the package, and which changes need a new version.
 
-The API is what the package's `__all__` names. `hub/public_api.json` records it with the version it
-belongs to; a change shows up as a difference to the record. Users ask the Hub for a version, and
-get whatever was last published as that version, so that a name that goes away or changes its
-signature needs a new one. A name that is added does not: all variants are published together, so
-nobody is left with one that lacks it.
+The API is what the package's `__all__` names. `public_api.json`, beside build.toml, records it with
+the version it belongs to; a change shows up as a difference to the record. Users ask the Hub for a
+version, and get whatever was last published as that version, so that a name that goes away or
+changes its signature needs a new one. A name that is added does not: all variants are published
+together, so nobody is left with one that lacks it.
 
 Nothing is imported, so that the text does not depend on the installed Python or torch.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 from hub.manifest import read_manifest
 from hub.source import literal_all
 
-RECORD = Path("hub") / "public_api.json"
+RECORD = Path("public_api.json")
 _COMMAND = "neuron-vit-hub public-api --record"
 
 
@@ -108,7 +108,6 @@ def record_api(root: Path) -> Path:
         if breaking and manifest.version == version:
             raise ApiError("\n".join([*breaking, _raise_version(version)]))
     path = root / RECORD
-    path.parent.mkdir(exist_ok=True)
     document = {"version": manifest.version, "api": current}
     path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     return path

@@ -125,7 +125,12 @@ class Client:
     def kernels(self, *arguments, before="", **environment):
         """Run the `kernels` command; the code `before` comes first in its process."""
         code = f"{before}\nfrom kernels.cli import main\nmain()\n"
-        return self._run(code, ["kernels", *map(str, arguments)], environment)
+        return self._run(code, ["kernels", *arguments], environment)
+
+    def hf(self, *arguments):
+        """Run the `hf` command."""
+        code = "from huggingface_hub.cli.hf import main\nmain()\n"
+        return self._run(code, ["hf", *arguments], {})
 
     def _run(self, code, arguments, environment):
         environment = {**self._environment, **environment}

@@ -1,6 +1,8 @@
 """The `kernels` command on this project's kernel: info, versions, benchmark."""
 
 import json
+import re
+import shlex
 import shutil
 
 import pytest
@@ -79,18 +81,18 @@ def test_benchmark_without_tabulate(client):
     )
 
 
-def test_benchmark_of_a_repository_needs_a_folder(client, small):
-    """By its name a repository is looked for among the models; a downloaded folder works."""
+def test_benchmark_of_a_repository_goes_by_a_folder(client, small, small_build):
+    """By its name a repository is looked for among the models; the card's commands work."""
     run = client.kernels("benchmark", "org/small@v1", *QUICK)
     assert run.returncode == 1
     assert "RepositoryNotFoundError" in run.stderr and "/api/models/org/small" in run.stderr
-    client(
-        """
-from huggingface_hub import snapshot_download
-snapshot_download("org/small", repo_type="kernel", revision="v1", local_dir="small")
-show()
-"""
-    )
-    run = client.kernels("benchmark", "./small", *QUICK)
+
+    card = (small_build / "CARD.md").read_text().replace("org/neuron-vit", "org/small")
+    (block,) = re.findall(r"^## Benchmark$.*?^```\n(.*?)^```", card, re.DOTALL | re.MULTILINE)
+    download, benchmark = (shlex.split(line) for line in block.splitlines())
+    assert (download[0], benchmark[0]) == ("hf", "kernels")
+    run = client.hf(*download[1:])
+    assert run.returncode == 0, run.stderr
+    run = client.kernels(*benchmark[1:], *QUICK)
     assert run.returncode == 0, run.stderr
     assert "✓" in run.stderr
