@@ -4,6 +4,7 @@ import re
 import shutil
 
 import pytest
+import torch
 from jinja2 import Environment
 
 import neuron_vit
@@ -88,13 +89,17 @@ def block_sizes(tokens):
     }
 
 
-def test_what_has_no_kernel_is_listed(card):
-    text = section(card, "What is not accelerated")
-    for module in (neuron_vit.attention,):
-        for name in ("_NO_MASK", "_NO_CAUSAL", "_NO_DROPOUT"):
-            reason, remedy = getattr(module, name)
-            assert f"- {reason}: {remedy}\n" in text
-    assert "backward" in text
+@pytest.mark.parametrize("option", [{"is_causal": True}, {"dropout_p": 0.5}, {"attn_mask": ...}])
+def test_what_is_refused_is_listed(card, option, monkeypatch):
+    """Calls without a kernel are made, where nothing else may run, and their reasons looked up."""
+    monkeypatch.setenv("NKI_SIMULATOR", "1")
+    monkeypatch.setenv("NEURON_VIT_REQUIRE_NKI", "1")
+    x = torch.ones(1, 1, 4, 32)
+    option = {name: torch.ones(4, 4) if value is ... else value for name, value in option.items()}
+    with pytest.raises(neuron_vit.NeuronVitUnsupported) as refused:
+        neuron_vit.scaled_dot_product_attention(x, x, x, **option)
+    reason = re.match(r"neuron-vit: (.*?)\. [A-Z]", str(refused.value))[1]
+    assert f"- {reason}: " in section(card, "What is not accelerated")
 
 
 def test_tested_shapes_and_tolerances_are_those_of_the_parity_suite(card):
