@@ -18,6 +18,11 @@ DEFAULT_MODEL = "vit-b16"
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command line `argv` (default: that of the process); returns the exit status."""
+    argv = sys.argv[1:] if argv is None else argv
+    if argv[:1] == ["emulator"]:
+        from bench import emulator
+
+        return emulator.main(argv[1:])
     parser = _parser()
     options = parser.parse_args(argv)
     if options.list:

@@ -15,7 +15,7 @@ from .errors import (
     NkiWarning,
 )
 from .install import install, uninstall
-from .kernel import jit, record, simulate
+from .kernel import jit, memory_report, record, simulate
 
 __all__ = [
     "NkiArgumentError",
@@ -27,6 +27,7 @@ __all__ = [
     "NkiWarning",
     "install",
     "jit",
+    "memory_report",
     "record",
     "simulate",
     "uninstall",

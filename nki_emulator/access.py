@@ -16,6 +16,8 @@ def read_float32(tensor, role):
     storage = tensor.storage
     if not storage.complete:
         storage.require_written(tensor, role)
+    if storage.sharing is not None:
+        storage.sharing.read(tensor)
     return to_float32(tensor.array, tensor.info)
 
 
@@ -24,6 +26,8 @@ def read_raw(tensor, role):
     storage = tensor.storage
     if not storage.complete:
         storage.require_written(tensor, role)
+    if storage.sharing is not None:
+        storage.sharing.read(tensor)
     return tensor.array
 
 
@@ -34,9 +38,13 @@ def write_float32(tensor, values):
         values = values.reshape(target.shape)
     if values.dtype != np.float32:
         values = values.astype(np.float32)
-    require_writable(tensor)
+    storage = tensor.storage
+    if storage.readonly:
+        require_writable(tensor)
+    if storage.sharing is not None:
+        storage.sharing.write(tensor)
     store_float32(target, tensor.info, values)
-    tensor.storage.mark_written(tensor)
+    storage.mark_written(tensor)
 
 
 def write_raw(tensor, values):
@@ -44,11 +52,15 @@ def write_raw(tensor, values):
     target = tensor.array
     if values.shape != target.shape:
         values = values.reshape(target.shape)
-    require_writable(tensor)
+    storage = tensor.storage
+    if storage.readonly:
+        require_writable(tensor)
+    if storage.sharing is not None:
+        storage.sharing.write(tensor)
     raw = tensor.info.raw
     # NumPy copies its own integers much faster than the types of ml_dtypes.
     target.view(raw)[...] = values.view(raw)
-    tensor.storage.mark_written(tensor)
+    storage.mark_written(tensor)
 
 
 def float32_target(tensor):

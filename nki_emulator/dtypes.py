@@ -130,7 +130,7 @@ def to_float32(array, info):
 def store_float32(target, info, values):
     """Write float32 ``values`` into the storage array ``target`` of dtype ``info``, rounding."""
     if target.dtype == np.float32:
-        target[...] = _round_tfloat32(values) if info.name == "tfloat32" else values
+        target[...] = round_tfloat32(values) if info.name == "tfloat32" else values
     elif info.name == "bfloat16":
         target.view(np.uint16)[...] = _float32_to_bfloat16(values)
     elif info.name == "float16":
@@ -200,7 +200,7 @@ def _float32_to_float16(values):
     return half
 
 
-def _round_tfloat32(values):
+def round_tfloat32(values):
     """Round to the 10-bit mantissa of tfloat32, ties to even; infinities and NaN pass."""
     bits = values.view(np.uint32)
     rounded = bits + (np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1)))

@@ -3,7 +3,8 @@
 An error is found deep inside the emulator, but the reader wrote the kernel: so every error carries
 the innermost source line outside this package, the chain of kernel calls that led there, and the
 operands of the instruction, if there is one. The message starts with the rule id in brackets, e.g.
-``[matmul-moving-free] ...``, so that tests and documentation can refer to a rule by name.
+``[matmul-moving-free] ...``, so that tests and documentation can refer to a rule by name, and ends
+with the place where the rule is documented (`rulebook`).
 """
 
 import inspect
@@ -12,6 +13,8 @@ import os
 import sys
 import warnings
 from dataclasses import dataclass
+
+from .rulebook import place_of
 
 PACKAGE_DIRECTORY = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -40,6 +43,7 @@ def kernel_frames(depth=2):
     """The kernel's frames, innermost first, as a list of :class:`SourceLine`.
 
     Frames of the emulator are left out, and the walk stops where the emulator entered the kernel.
+    Outside a kernel it is the caller's line alone.
     """
     lines = []
     frame = sys._getframe(depth)
@@ -47,11 +51,11 @@ def kernel_frames(depth=2):
         code = frame.f_code
         if code.co_filename.startswith(PACKAGE_DIRECTORY):
             if code.co_name == KERNEL_ENTRY:
-                break
+                return lines
         else:
             lines.append(SourceLine(code.co_filename, frame.f_lineno, code.co_name))
         frame = frame.f_back
-    return lines
+    return lines[:1]
 
 
 def kernel_line(depth=2):
@@ -104,6 +108,9 @@ class NkiError(Exception):
             parts.append(f"  {'called from' if number else 'at'} {line} in {line.function}")
             if line.text:
                 parts.append(f"      {line.text}")
+        place = place_of(self.rule, self.instruction)
+        if place:
+            parts.append(f"  documentation: {place}")
         return "\n".join(parts)
 
 
@@ -147,7 +154,7 @@ class NkiWarning(UserWarning):
 def warn(rule, message, category=NkiWarning):
     """Warn about the kernel line that is running; Python shows it once per line by default."""
     line = kernel_line()
-    text = f"[{rule}] {message}"
+    text = f"[{rule}] {message} (documentation: {place_of(rule)})"
     if line is None:
         warnings.warn(text, category, stacklevel=3)
     else:

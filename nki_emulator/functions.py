@@ -8,6 +8,8 @@ known (documentation: a cubic is extrapolated, and sin(9.0) gives 27.65).
 
 import numpy as np
 
+from .errors import warn
+
 ONE = np.float32(1.0)
 HALF = np.float32(0.5)
 
@@ -109,7 +111,8 @@ def gelu_apprx_sigmoid(x):
 def gelu_apprx_sigmoid_dx(x):
     """Derivative of x * sigmoid(1.702 x)."""
     s = sigmoid(np.multiply(x, np.float32(1.702)))
-    return s + np.float32(1.702) * x * s * (ONE - s)
+    # x * s first: the largest x times 1.702 would be infinite, and infinity times 0 is NaN.
+    return s + x * s * (ONE - s) * np.float32(1.702)
 
 
 def silu(x):
@@ -163,7 +166,12 @@ def copy(x):
     return x
 
 
-# name: function. prelu needs a slope, which only activate2 has.
+def prelu(x, slope):
+    """x where it is positive, else slope * x."""
+    return np.where(x > 0, x, x * slope)
+
+
+# name: function.
 ACTIVATIONS = {
     "copy": copy, "square": np.square, "sigmoid": sigmoid, "relu": relu, "gelu": gelu,
     "gelu_dx": gelu_dx, "gelu_apprx_tanh": gelu_apprx_tanh,
@@ -172,6 +180,8 @@ ACTIVATIONS = {
     "erf": erf, "erf_dx": erf_dx, "exp": np.exp, "log": np.log, "sin": sin, "arctan": np.arctan,
     "sqrt": np.sqrt, "rsqrt": rsqrt, "reciprocal": np.reciprocal, "sign": np.sign, "abs": np.abs,
 }  # fmt: skip
+# Functions of a value and a parameter, which only activate2 (relu_param) has.
+PARAMETRIC = {"prelu": prelu}
 
 # Valid input ranges, nki.api.shared.rst "Supported Activation Functions"; others take any value.
 INPUT_RANGES = {
@@ -183,3 +193,25 @@ INPUT_RANGES = {
 }
 # Same table: reciprocal takes +-[2^-42, 2^42].
 RECIPROCAL_RANGE = (2.0**-42, 2.0**42)
+
+
+def warn_outside_range(function, values):
+    """Warn if ``values`` are outside the documented input range of the function so called."""
+    if function == "reciprocal":
+        low, high = RECIPROCAL_RANGE
+        magnitude = np.abs(values)
+        outside = (magnitude < low) | (magnitude > high)
+    elif function in INPUT_RANGES:
+        low, high = INPUT_RANGES[function]
+        # The bounds in float32, so that float32(pi) is inside.
+        outside = (values < np.float32(low)) | (values > np.float32(high))
+    else:
+        return
+    if outside.any():
+        sign = "+-" if function == "reciprocal" else ""
+        warn(
+            "activation-range",
+            f"nl.{function} of {float(values[outside].flat[0])!r}: the Scalar engine is valid in "
+            f"{sign}[{low:g}, {high:g}]; outside, the chip gives an invalid result and the "
+            f"emulator's value means nothing.",
+        )

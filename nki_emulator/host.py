@@ -6,6 +6,7 @@ or `NKI_PRECISE_FP=0`) the kernel gets a copy that is written back at the end. t
 for among the modules the caller has imported.
 """
 
+import enum
 import sys
 
 import numpy as np
@@ -29,13 +30,24 @@ _TORCH_ONLY = {
 class Arguments:
     """The caller's arguments as the kernel sees them, and the way back."""
 
-    def __init__(self, session):
+    def __init__(self, session, buffer):
+        """``buffer`` is where arguments are said to be: private HBM, or shared by two programs."""
         self.session = session
+        self.buffer = buffer
         self.uses_torch = False
-        self._arrays = []  # (original argument, its NumPy view, tensor)
+        self._arrays = {}  # place of an argument: (original argument, its NumPy view, tensor)
+
+    def storages(self):
+        """The storages of the array arguments."""
+        return [tensor.storage for _, _, tensor in self._arrays.values()]
 
     def wrap(self, value, name):
-        """``value`` for the kernel: arrays become HBM tensors, containers are walked."""
+        """``value`` for the kernel: arrays become HBM tensors, containers are copied.
+
+        An argument that is wrapped again, for another program, gives the same tensor.
+        """
+        if name in self._arrays:
+            return self._arrays[name][2]
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.Tensor):
             self.uses_torch = True
@@ -48,11 +60,20 @@ class Arguments:
             )
         if type(value) is tuple:
             return tuple(self.wrap(item, f"{name}[{i}]") for i, item in enumerate(value))
+        if type(value) is dict:
+            for key in value:
+                if not isinstance(key, str):
+                    raise NkiArgumentError(
+                        "argument-type",
+                        f"argument {name} is a dict with the key {key!r}; keys must be strings.",
+                    )
+            return {key: self.wrap(item, f"{name}[{key!r}]") for key, item in value.items()}
         if isinstance(value, NKIObject) and hasattr(value, "__dict__"):
             copy = object.__new__(type(value))
             for field, item in value.__dict__.items():
                 copy.__dict__[field] = self.wrap(item, f"{name}.{field}")
             return copy
+        _require_known_kind(value, name)
         return value
 
     def _tensor(self, original, array, name):
@@ -74,18 +95,18 @@ class Arguments:
         if info.storage != array.dtype:
             held = held.astype(info.storage)
         storage = Storage(
-            MemoryRegion.private_hbm, array.shape, info, self.session.table,
+            self.buffer, array.shape, info, self.session.table,
             held.reshape(-1).view(np.uint8), name,
         )  # fmt: skip
         storage.readonly = not array.flags.writeable
         self.session.adopt(storage)
-        tensor = NkiTensor(array.shape, dtype, storage, MemoryRegion.private_hbm)
-        self._arrays.append((original, array, tensor))
+        tensor = NkiTensor(array.shape, dtype, storage, self.buffer)
+        self._arrays[name] = (original, array, tensor)
         return tensor
 
     def write_back(self):
         """Copy what the kernel wrote into arguments that it saw as copies."""
-        for _, array, tensor in self._arrays:
+        for _, array, tensor in self._arrays.values():
             if tensor.storage.version and not np.shares_memory(tensor.storage.memory, array):
                 array[...] = tensor.array.astype(array.dtype)
 
@@ -99,11 +120,39 @@ class Arguments:
             raise NkiValidationError(
                 "return-type", f"the kernel returns {result!r}; it must return tensors."
             )
-        for original, _, tensor in self._arrays:
+        for original, _, tensor in self._arrays.values():
             if tensor.storage is result.storage and tensor.region == result.region:
                 return original
         array = _returned_array(result)
         return _torch_of_array(array) if self.uses_torch else array
+
+
+def require_same_results(results):
+    """All programs of a launch return the same tensors: the caller gets the first program's."""
+    first = _result_tensors(results[0])
+    for program, result in enumerate(results[1:], 1):
+        if _result_tensors(result) != first:
+            raise NkiValidationError(
+                "return-programs",
+                f"program 0 returns {_results_text(results[0])} and program {program} "
+                f"{_results_text(result)}; all programs must return the same tensors (allocate "
+                f"them in nl.shared_hbm and let each program write its part).",
+            )
+
+
+def _result_tensors(result):
+    """What a result is made of, such that equal results compare equal."""
+    if isinstance(result, (tuple, list)):
+        return [type(result), *map(_result_tensors, result)]
+    if isinstance(result, NkiTensor):
+        return (result.storage.number, result.region, result.dtype)
+    return repr(result)
+
+
+def _results_text(result):
+    if isinstance(result, (tuple, list)):
+        return f"({', '.join(map(_results_text, result))})"
+    return result.storage.describe() if isinstance(result, NkiTensor) else repr(result)
 
 
 def _returned_array(tensor):
@@ -126,6 +175,22 @@ def _returned_array(tensor):
         error.rule = "return-unwritten"
         raise
     return np.asarray(tensor.array).astype(PRECISE[tensor.dtype].storage, copy=False)
+
+
+def _require_known_kind(value, name):
+    """Language guide, "NKI Values": what a kernel can be given besides tensors and containers."""
+    if isinstance(value, (int, np.integer)) and not -(2**31) <= value < 2**32:
+        raise NkiArgumentError(
+            "argument-type", f"argument {name} is {value}; integers in a kernel have 32 bits."
+        )
+    known = (int, float, str, np.number, np.bool_, enum.Enum, NKIObject)
+    if value is not None and not isinstance(value, known) and not callable(value):
+        raise NkiArgumentError(
+            "argument-type",
+            f"argument {name} is a {type(value).__name__}; a kernel takes tensors, None, numbers, "
+            f"strings, enum members, functions, tuples, dicts with string keys and instances of "
+            f"nl.NKIObject classes.",
+        )
 
 
 def storage_is_argument(storage):

@@ -16,6 +16,7 @@ _NAMES = {
     # nki-library imports the enumerations from here.
     "nki.isa.constants": emulated.isa,
     "nki.collectives": emulated.collectives,
+    "nki.typing": emulated.typing,
 }
 
 

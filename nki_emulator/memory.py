@@ -6,14 +6,19 @@ themselves: the compiler may pack small tiles tighter, so the emulator is on the
 are placed first fit. A tile's bytes are free again when the last view of it dies, which Python's
 reference counting makes immediate.
 
-A kernel may give an address itself, ``address=(partition, byte)``; two live tiles that share bytes
-of a partition are then an error.
+A kernel may give an address itself, ``address=(partition, byte)``. (The migration guide, "Improved
+allocation API", calls the second number an element offset in one sentence and computes it in bytes
+in its examples, as the kernel library does; the emulator takes bytes.) Such a tile goes exactly
+there: tiles that the emulator had placed move out of its way, as the compiler would never have put
+them there, and another tile with an address of its own may share the bytes, see `overlaps.py`.
 """
 
 import bisect
 import weakref
 
 from .errors import NkiCapacityError, NkiValidationError
+from .overlaps import connect
+from .report import TileUse
 
 
 class _Region:
@@ -39,11 +44,20 @@ class _Region:
         )
 
 
+def _tile_use(region):
+    storage = region.storage()
+    return TileUse(
+        storage.name, storage.info.name, storage.shape, region.end - region.start,
+        region.first_partition, region.start, storage.site,
+    )  # fmt: skip
+
+
 class Memory:
     """First-fit allocator over the bytes of a partition of SBUF.
 
-    ``name`` is used in messages, ``capacity`` and ``alignment`` are bytes of a partition, ``peak``
-    the largest number of bytes of a partition that were ever in use.
+    ``name`` is used in messages, ``capacity`` and ``alignment`` are bytes of a partition, ``used``
+    the bytes in use on the fullest partition and ``peak`` the largest number that ever were. A
+    memory that is ``watched`` keeps the tiles of that moment in ``at_peak``.
     """
 
     def __init__(self, name, capacity, alignment, partitions):
@@ -54,6 +68,8 @@ class Memory:
         self.live = {}
         self.used = 0
         self.peak = 0
+        self.watched = False  # whether at_peak is kept
+        self.at_peak = ()
         self._gaps = [(0, capacity)]
         self._irregular = False  # an explicit address was used: gaps are then found anew
         self._count = 0
@@ -70,17 +86,51 @@ class Memory:
         region = _Region(
             start, start + nbytes, partition, partition + storage.shape[0], reference, number
         )
-        if address is not None:
-            self._require_free(region)
-        self.live[number] = region
-        if address is not None:
-            self._irregular = True
-            self._rebuild_gaps()
         storage.partition = partition
         storage.address = start
-        storage.explicit = address is not None
-        self.used += nbytes
-        self.peak = max(self.peak, self.used)
+        if address is None:
+            self.live[number] = region
+            self.used += nbytes
+        else:
+            storage.explicit = self._irregular = True
+            self._claim(region, storage)
+        if self.used > self.peak:
+            self.peak = self.used
+            if self.watched:
+                self.at_peak = [_tile_use(region) for region in self.live.values()]
+
+    def _claim(self, region, storage):
+        """Put a tile at the kernel's own address, whatever is there."""
+        in_the_way = []
+        for other in list(self.live.values()):
+            owner = other.storage()
+            if owner is None or not region.overlaps(other):
+                continue
+            if owner.explicit:
+                connect(owner, storage)
+            else:
+                in_the_way.append((other, owner))
+                del self.live[other.number]
+        self.live[region.number] = region
+        self._rebuild_gaps()
+        for other, owner in sorted(in_the_way, key=lambda pair: pair[0].start - pair[0].end):
+            size = other.end - other.start
+            other.start = owner.address = self._first_fit(owner, size)
+            other.end = other.start + size
+            self.live[other.number] = other
+        self.used = self._most_used()
+
+    def _most_used(self):
+        """Bytes in use on the partition with most of them; bytes that tiles share count once."""
+        most = 0
+        for partition in {region.first_partition for region in self.live.values()}:
+            used = cursor = 0
+            for region in sorted(self.live.values(), key=lambda region: region.start):
+                if region.first_partition <= partition < region.last_partition:
+                    used += max(0, region.end - max(region.start, cursor))
+                    cursor = max(cursor, region.end)
+            most = max(most, used)
+        return most
 
     def table(self):
         """The live tiles, largest first, one line each."""
@@ -120,20 +170,6 @@ class Memory:
             gap for gap in ((low, start), (end, high)) if gap[0] < gap[1]
         ]
 
-    def _require_free(self, region):
-        for other in self.live.values():
-            if region.overlaps(other):
-                mine, owner = region.storage(), other.storage()
-                raise NkiCapacityError(
-                    "address-overlap",
-                    f"{mine.describe()} at partitions {region.first_partition}.."
-                    f"{region.last_partition - 1}, bytes {region.start}..{region.end - 1} of "
-                    f"{self.name} overlaps "
-                    f"{owner.describe() if owner is not None else 'a live tile'} at partitions "
-                    f"{other.first_partition}..{other.last_partition - 1}, bytes "
-                    f"{other.start}..{other.end - 1}, which is still in use.",
-                )
-
     def _checked_address(self, storage, nbytes, address):
         try:
             partition, start = (int(number) for number in address)
@@ -163,10 +199,11 @@ class Memory:
 
     def _release(self, number):
         region = self.live.pop(number)
-        self.used -= region.end - region.start
         if self._irregular:
             self._rebuild_gaps()
+            self.used = self._most_used()
             return
+        self.used -= region.end - region.start
         start, end = region.start, region.start + self._rounded(region.end - region.start)
         gaps = self._gaps
         index = bisect.bisect_left(gaps, (start, end))
@@ -219,10 +256,11 @@ class PsumMemory(Memory):
 
     def _checked_address(self, storage, nbytes, address):
         partition, start = super()._checked_address(storage, nbytes, address)
-        if nbytes <= self.bank and start // self.bank != (start + nbytes - 1) // self.bank:
-            raise NkiCapacityError(
-                "psum-bank",
-                f"address={address!r}: bytes {start}..{start + nbytes - 1} cross the boundary of a "
-                f"PSUM bank ({self.bank} bytes); a PSUM tile must fit in one bank.",
+        # Migration guide, "Improved allocation API": the compiler refuses anything else.
+        if start % self.bank:
+            raise NkiValidationError(
+                "psum-address",
+                f"address={address!r}: byte {start} is not the start of a PSUM bank; an address in "
+                f"PSUM is a multiple of {self.bank} (bank number times bytes of a bank).",
             )
         return partition, start

@@ -113,7 +113,7 @@ def register(name, function):
     _name_of[function] = name
     if name in ALU:
         _alu_of[function] = ALU[name]
-    if name in functions.ACTIVATIONS:
+    if name in functions.ACTIVATIONS or name in functions.PARAMETRIC:
         _activation_of[function] = name
 
 
@@ -180,13 +180,27 @@ def reduction(op, role, session, kinds=(ARITHMETIC,), names=None):
     return operator
 
 
-def activation(op, role):
-    """The name of the activation function behind ``op``."""
+def name_of(op):
+    """The name of ``op`` in `nki.language`, None if it is not an operator of that module."""
+    return _name_of[op] if _known(op) else None
+
+
+def activation(op, role, parametric=False):
+    """The name of the activation function behind ``op``.
+
+    ``parametric`` says that the instruction has a parameter for it.
+    """
     try:
-        return _activation_of[op]
+        name = _activation_of[op]
     except (KeyError, TypeError):
         raise NkiValidationError(
             "operator",
             f"{role}={_shown(op)} is not an activation function; allowed: "
             f"{', '.join('nl.' + name for name in functions.ACTIVATIONS)}.",
         ) from None
+    if name in functions.PARAMETRIC and not parametric:
+        raise NkiValidationError(
+            "operator",
+            f"{role}=nl.{name} needs a slope; use nisa.activate2 (gen4), which has relu_param.",
+        )
+    return name

@@ -4,6 +4,8 @@ Each function returns nothing and raises :class:`NkiValidationError` with the id
 They look at shapes, dtypes and buffers only, and run on every instruction, so they are short.
 """
 
+import numpy as np
+
 from . import views
 from .errors import NkiValidationError
 from .regions import MemoryRegion
@@ -50,6 +52,12 @@ def on_chip(operand, role):
                     f"{role} covers {count} partitions from partition {start}; an access to "
                     f"{_range(step)} partitions must start at {legal}.",
                 )
+    if len(operand.shape) > FREE_DIMS + 1:
+        free_dims(operand, role)
+
+
+def free_dims(operand, role):
+    """An access pattern of an instruction has few enough free dimensions."""
     if len(operand.shape) > FREE_DIMS + 1:
         pairs = views.coalesce(operand.shape[1:], operand.strides[1:])
         if len(pairs) > FREE_DIMS:
@@ -135,9 +143,23 @@ def integers(operand, role, why):
         )
 
 
+def dtype_in(operand, role, allowed):
+    """A dtype that the instruction takes for this operand; ``allowed`` are names."""
+    if operand.dtype not in allowed:
+        raise NkiValidationError(
+            "operand-dtype", f"{role} is {operand.dtype}; allowed: {', '.join(allowed)}."
+        )
+
+
+def flag(value, role):
+    """An argument that is True or False."""
+    if value is not True and value is not False and not isinstance(value, np.bool_):
+        raise NkiValidationError("flag", f"{role}={value!r}; allowed: True or False.")
+
+
 def one_of(value, role, allowed):
-    """An enum argument: one of ``allowed`` (members)."""
-    if value not in allowed:
+    """An enum argument: one of ``allowed`` (members of one enum)."""
+    if type(value) is not type(allowed[0]) or value not in allowed:
         names = ", ".join(str(member) for member in allowed)
         raise NkiValidationError("enum", f"{role}={value!r}; allowed: {names}.")
 

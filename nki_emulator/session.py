@@ -1,8 +1,8 @@
 """The running kernel: its target, memories, program id, engine registers and instruction trace.
 
 One session is one program of one launch. It is found through a context variable, so that several
-threads (and later the two programs of an LNC 2 launch) each see their own; nothing else in the
-emulator is global.
+threads, and the two programs of an LNC 2 launch, each see their own; nothing else in the emulator
+is global.
 """
 
 import contextvars
@@ -14,11 +14,13 @@ from .errors import (
     SourceLine,
     kernel_line,
 )
+from .iterations import Runtime
 from .memory import Memory, PsumMemory
 from .objects import NKIObject
+from .psum import PsumStorage
 from .regions import MemoryRegion, is_on_chip
-from .storage import PsumStorage, Storage
-from .targets import selected_target
+from .storage import Storage
+from .targets import selected_target, usable_psum_banks
 from .tensor import NkiTensor
 
 _current = contextvars.ContextVar("nki_emulator_session", default=None)
@@ -26,7 +28,11 @@ _current = contextvars.ContextVar("nki_emulator_session", default=None)
 
 @dataclass(frozen=True)
 class Operand:
-    """What an instruction read or wrote: a region of a storage."""
+    """What an instruction read or wrote: a region of a storage.
+
+    ``dynamic`` says that the address was found at run time: "scalar" (then ``offset`` is the one
+    that was used), "vector" or "indirect" (then the region is the view's without its index).
+    """
 
     storage: int
     buffer: MemoryRegion
@@ -36,6 +42,7 @@ class Operand:
     strides: tuple
     partition: int
     address: int
+    dynamic: str = ""
 
 
 @dataclass(slots=True)
@@ -44,7 +51,8 @@ class TraceRecord:
 
     ``elements`` is the free size, elements per partition, of the largest operand; ``bytes`` the
     bytes written; ``details`` holds what a single instruction adds (activation function, matmul
-    row tile, ...); ``line`` the kernel line that issued it.
+    row tile, ...); ``line`` the kernel line that issued it. ``loop`` lists the dynamic loops that
+    the instruction ran in, outermost first, as pairs (loop number, iteration).
     """
 
     number: int
@@ -57,16 +65,18 @@ class TraceRecord:
     line: SourceLine
     name: str = ""
     details: dict = field(default_factory=dict)
+    loop: tuple = ()
 
 
 class NkiInstruction(NKIObject):
     """Handle of an issued instruction, for scheduling dependencies."""
 
-    __slots__ = ("number", "name")
+    __slots__ = ("number", "name", "loop")
 
-    def __init__(self, handle, name=None):
+    def __init__(self, handle, name=None, loop=()):
         self.number = handle
         self.name = name
+        self.loop = loop
 
     def depends_on(self, *producers):
         """Run after ``producers``. The emulator runs in program order, so nothing changes.
@@ -81,6 +91,13 @@ class NkiInstruction(NKIObject):
             if producer.number >= self.number:
                 raise NkiValidationError(
                     "depends-on", "a producer must be issued before the instruction that waits."
+                )
+            # The stub first allows a producer in an enclosing scope, then no edge into a loop.
+            if producer.loop != self.loop:
+                raise NkiValidationError(
+                    "depends-on-loop",
+                    "the two instructions are not in the same iteration of the same dynamic loop; "
+                    "a dependency cannot lead into, out of or around a dynamic loop.",
                 )
         return self
 
@@ -101,7 +118,7 @@ class Session:
             self.target.partitions,
         )
         self.psum = PsumMemory(
-            self.target.psum_partition_bytes,
+            usable_psum_banks(self.target) * self.target.psum_bank_bytes,
             self.target.psum_bank_bytes,
             self.target.psum_align,
             self.target.partitions,
@@ -111,15 +128,27 @@ class Session:
         self.counts = {}
         self.trace = [] if trace else None
         self.accumulators = {}
+        self.random = {}  # random number generators, by engine (generators.py)
         self.identities = {}
+        self.checked = {}  # what the shape checks of an instruction found, by their inputs
+        self.launch = None  # the LNC 2 launch that this program is one of two of (programs.py)
+        self.dynamic = None  # the Runtime of a kernel that uses registers, loops or dynamic views
+        self.no_reorder = 0  # how many nl.no_reorder() regions are open
         self._storages = 0
-        self._shared = []
-        self._next_shared = 0
 
-    def join(self, first):
-        """Share HBM and the numbering of storages with the first program of the launch."""
-        self._shared = first._shared
-        self._storages = first._storages
+    @property
+    def static_instructions(self):
+        """Instructions of the program: the body of a dynamic loop counts once."""
+        runtime = self.dynamic
+        if runtime is None:
+            return self.instructions
+        return self.instructions - runtime.executed + runtime.static
+
+    def runtime(self):
+        """The dynamic side of the session, made on first use."""
+        if self.dynamic is None:
+            self.dynamic = Runtime()
+        return self.dynamic
 
     def allocate(self, shape, dtype, buffer, name="", address=None):
         """A new tensor, uninitialised. ``address`` is (partition, byte) and only for the chip."""
@@ -127,14 +156,15 @@ class Session:
         info = dtypes.lookup(self.table, dtype)
         if not isinstance(buffer, MemoryRegion):
             raise NkiValidationError(
-                "buffer", f"buffer={buffer!r}; use nl.sbuf, nl.psum, nl.shared_hbm or "
-                f"nl.private_hbm."
+                "buffer",
+                f"buffer={buffer!r}; use nl.sbuf, nl.psum, nl.shared_hbm or nl.private_hbm.",
             )
         chip = is_on_chip(buffer)
         if chip and len(shape) < 2:
             raise NkiValidationError(
-                "rank", f"shape {list(shape)}: an on-chip tensor has a partition dimension and at "
-                f"least one free dimension."
+                "rank",
+                f"shape {list(shape)}: an on-chip tensor has a partition dimension and at "
+                f"least one free dimension.",
             )
         if chip and shape[0] > self.target.partitions:
             raise NkiValidationError(
@@ -149,31 +179,30 @@ class Session:
         kind = PsumStorage if buffer is MemoryRegion.psum else Storage
         storage = kind(buffer, shape, info, self.table, None, name, kernel_line())
         self.adopt(storage)
+        if self.dynamic is not None:
+            self.dynamic.allocated(storage, address)
         if chip:
             storage.on_chip = True
             memory = self.psum if buffer is MemoryRegion.psum else self.sbuf
             memory.place(storage, storage.pitch * info.nbytes, address)
         return NkiTensor(shape, dtype, storage, buffer)
 
+    def allocate_once(self, *arguments):
+        """Like :meth:`allocate`, for a tensor that the whole program shares: no loop body's own."""
+        runtime, self.dynamic = self.dynamic, None
+        try:
+            return self.allocate(*arguments)
+        finally:
+            self.dynamic = runtime
+
     def _shared_storage(self, shape, info, name):
-        """The launch's next shared HBM tensor: the programs allocate the same ones, in order."""
-        number = self._next_shared
-        self._next_shared += 1
-        if number < len(self._shared):
-            storage = self._shared[number]
-            if storage.shape != shape or storage.info is not info:
-                raise NkiValidationError(
-                    "shared-hbm",
-                    f"program {self.program} allocates shared HBM tensor {number} as "
-                    f"{info.name}{list(shape)}; an earlier program allocated "
-                    f"{storage.describe()}. All programs must allocate the same shared tensors.",
-                )
-            return storage
+        """A new tensor in shared HBM."""
         storage = Storage(
             MemoryRegion.shared_hbm, shape, info, self.table, None, name, kernel_line()
         )
         self.adopt(storage)
-        self._shared.append(storage)
+        if self.dynamic is not None:
+            self.dynamic.allocated(storage)
         return storage
 
     def adopt(self, storage):
@@ -187,20 +216,24 @@ class Session:
         self.counts[op] = self.counts.get(op, 0) + 1
         if self.trace is not None:
             self._record(number, op, engine, writes, reads, name, details)
-        return NkiInstruction(number, name)
+        if self.dynamic is None:
+            return NkiInstruction(number, name)
+        return NkiInstruction(number, name, self.dynamic.path)
 
     def _record(self, number, op, engine, writes, reads, name, details):
         reads = tuple(tensor for tensor in reads if isinstance(tensor, NkiTensor))
-        elements = max(
-            (tensor.size // tensor.shape[0] for tensor in (*writes, *reads)), default=0
-        )
+        path = ()
+        if self.dynamic is not None:
+            path = self.dynamic.path
+            writes, reads = self.dynamic.addressed(writes, reads)
+        elements = max((tensor.size // tensor.shape[0] for tensor in (*writes, *reads)), default=0)
         written = sum(tensor.size * tensor.info.nbytes for tensor in writes)
         self.trace.append(
             TraceRecord(
                 number, op, engine,
                 tuple(_operand(tensor) for tensor in writes),
                 tuple(_operand(tensor) for tensor in reads),
-                elements, written, kernel_line(), name or "", details,
+                elements, written, kernel_line(), name or "", details, path,
             )
         )  # fmt: skip
 
@@ -209,7 +242,7 @@ def _operand(tensor):
     storage = tensor.storage
     return Operand(
         storage.number, tensor.buffer, tensor.dtype, tensor.offset, tensor.shape, tensor.strides,
-        storage.partition, storage.address,
+        storage.partition, storage.address, getattr(tensor, "kind", ""),
     )  # fmt: skip
 
 
@@ -237,8 +270,9 @@ def current_session(what="this"):
     session = _current.get()
     if session is None:
         raise NkiValidationError(
-            "no-kernel", f"{what} works only while a kernel runs; call the function through "
-            f"@nki.jit or nki.simulate."
+            "no-kernel",
+            f"{what} works only while a kernel runs; call the function through "
+            f"@nki.jit or nki.simulate.",
         )
     return session
 

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from .errors import NkiValidationError
 
 VARIABLE = "NEURON_PLATFORM_TARGET_OVERRIDE"
+# Set when dma_transpose is lowered to matmuls, which reserves the last PSUM bank on v3 and newer
+# (nki.language.tile_size, psum_num_banks).
+LOWERED_TRANSPOSES = "NKI_DMA_TRANSPOSE_AS_PE_TRANSPOSE"
 DEFAULT = "trn2"
 KIB = 1024
 
@@ -63,6 +66,12 @@ BY_NAME = {
     "trn2": GEN3, "gen3": GEN3,
     "trn3": GEN4, "gen4": GEN4,
 }  # fmt: skip
+
+
+def usable_psum_banks(target):
+    """PSUM banks that a kernel may allocate: all, or one fewer with lowered DMA transposes."""
+    lowered = os.environ.get(LOWERED_TRANSPOSES, "") in ("1", "true")
+    return target.psum_banks - (lowered and target.generation >= 3)
 
 
 def selected_target():

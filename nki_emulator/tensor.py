@@ -14,12 +14,10 @@ import numpy as np
 
 from . import views
 from .dtypes import lookup
-from .errors import NkiNotImplemented, NkiValidationError
+from .errors import NkiValidationError
 from .objects import NKIObject
 from .regions import MemoryRegion, is_on_chip
-
-# Elements shown by print(tensor) before NumPy abbreviates.
-PRINT_THRESHOLD = 200
+from .shown import shown
 
 
 class DynamicSlice:
@@ -164,7 +162,7 @@ class NkiTensor(NKIObject):
             key = (key,)
         shape, strides = self.shape, self.strides
         rank = len(shape)
-        if len(key) != rank or Ellipsis in key:
+        if len(key) != rank:
             key = self._full_key(key)
         chip = self.buffer is MemoryRegion.sbuf or self.buffer is MemoryRegion.psum
         offset = self.offset
@@ -180,6 +178,8 @@ class NkiTensor(NKIObject):
                     new_strides.append(stride)
                     continue
                 start, count, step = self._slice_bounds(axis, start, stop, step, size, chip)
+            elif index is Ellipsis:
+                return self[self._full_key(key)]
             elif isinstance(index, DynamicSlice):
                 start, count, step = self._slice_bounds(
                     axis, index.start, index.start + index.size, None, size, chip
@@ -216,13 +216,13 @@ class NkiTensor(NKIObject):
         return key[:at] + fill + key[at + len(dots) :]
 
     def _integer(self, axis, index, size):
-        if isinstance(index, (bool, np.bool_)) or not hasattr(index, "__index__"):
+        given, index = index, views.integer(index)
+        if index is None:
             raise NkiValidationError(
                 "index",
-                f"index {index!r} of dimension {axis}; allowed: integers, slices, `...`, nl.ds. "
+                f"index {given!r} of dimension {axis}; allowed: integers, slices, `...`, nl.ds. "
                 f"(A run-time index goes through .select, .vector_select or .ap.)",
             )
-        index = index.__index__()
         if not -size <= index < size:
             raise NkiValidationError(
                 "out-of-bounds",
@@ -258,11 +258,12 @@ class NkiTensor(NKIObject):
         return low, (high - low + step - 1) // step, step
 
     def _slice_integer(self, axis, value):
-        if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
+        found = views.integer(value)
+        if found is None:
             raise NkiValidationError(
                 "index", f"slice bound {value!r} of dimension {axis} is not an integer."
             )
-        return value.__index__()
+        return found
 
     def __setitem__(self, key, value):
         raise NkiValidationError(
@@ -274,6 +275,7 @@ class NkiTensor(NKIObject):
     def slice(self, dim, start, end, step=1):
         """Elements [start, end) of dimension ``dim``, every ``step``-th."""
         dim = self._dim(dim)
+        start, end = self._slice_integer(dim, start), self._slice_integer(dim, end)
         if start < 0 or end < 0:
             raise NkiValidationError(
                 "out-of-bounds", f"slice {start}:{end} of dimension {dim}: 0 <= start < end."
@@ -283,11 +285,18 @@ class NkiTensor(NKIObject):
         return self[tuple(key)]
 
     def select(self, dim, index):
-        """One element of dimension ``dim``, which is removed (a partition stays at size 1)."""
+        """One element of dimension ``dim``, which is removed (a partition stays at size 1).
+
+        ``index`` may also be a register or a (1, 1) tile in SBUF, read when an instruction runs;
+        not for partitions.
+        """
         dim = self._dim(dim)
-        if isinstance(index, NkiTensor):
-            raise NkiNotImplemented("select with a tensor index")
-        if index < 0:
+        if hasattr(index, "describe"):
+            return dynamic.selected(self, dim, index)
+        number = views.integer(index)
+        if number is None:
+            return dynamic.selected(self, dim, index)
+        if number < 0:
             raise NkiValidationError(
                 "out-of-bounds", f"select({dim}, {index}): 0 <= index < {self.shape[dim]}."
             )
@@ -296,17 +305,20 @@ class NkiTensor(NKIObject):
         return self[tuple(key)]
 
     def vector_select(self, dim, vector_offset):
-        """Per-partition run-time index into dimension 0 of an HBM tensor."""
-        raise NkiNotImplemented("vector_select")
+        """Row ``vector_offset[p]`` of an HBM tensor for every p; shape (P, *shape[1:]).
+
+        ``vector_offset`` is a (P, 1) tile of int32 or uint32 in SBUF, read when a DMA runs.
+        """
+        return dynamic.vector_selected(self, self._dim(dim), vector_offset)
 
     # Shape changes.
 
     def permute(self, dims):
         """The dimensions in the order ``dims``."""
-        dims = tuple(dims)
-        if sorted(dims) != list(range(self.ndim)):
+        given, dims = dims, views.integers(dims)
+        if dims is None or sorted(dims) != list(range(self.ndim)):
             raise NkiValidationError(
-                "permute", f"dims={dims} is not a permutation of 0..{self.ndim - 1}."
+                "permute", f"dims={given!r} is not a permutation of 0..{self.ndim - 1}."
             )
         if is_on_chip(self.buffer) and dims[0] != 0:
             raise NkiValidationError(
@@ -325,8 +337,11 @@ class NkiTensor(NKIObject):
             raise NkiValidationError(
                 "broadcast", f"dimension {dim} has size {self.shape[dim]}; only size 1 broadcasts."
             )
-        if size < 1:
-            raise NkiValidationError("broadcast", f"size {size}; it must be at least 1.")
+        given, size = size, views.integer(size)
+        if size is None or size < 1:
+            raise NkiValidationError(
+                "broadcast", f"size {given!r}; it must be an integer of at least 1."
+            )
         self._not_partition(dim, "broadcast")
         shape = self.shape[:dim] + (size,) + self.shape[dim + 1 :]
         strides = self.strides[:dim] + (0,) + self.strides[dim + 1 :]
@@ -368,7 +383,7 @@ class NkiTensor(NKIObject):
         sizes = views.inferred(shape, self.shape[dim])
         if sizes is None:
             raise NkiValidationError(
-                "reshape", f"{list(shape)} does not multiply to {self.shape[dim]} (dim {dim})."
+                "reshape", f"{shape!r} does not multiply to {self.shape[dim]} (dim {dim})."
             )
         if len(sizes) > 1:
             self._not_partition(dim, "reshape_dim")
@@ -389,9 +404,7 @@ class NkiTensor(NKIObject):
         self._not_partition(start_dim, "flatten_dims")
         stop = end_dim + 1
         merged = math.prod(self.shape[start_dim:stop])
-        strides = views.reshape(
-            self.shape[start_dim:stop], self.strides[start_dim:stop], (merged,)
-        )
+        strides = views.reshape(self.shape[start_dim:stop], self.strides[start_dim:stop], (merged,))
         if strides is None:
             raise NkiValidationError(
                 "reshape-layout",
@@ -411,8 +424,7 @@ class NkiTensor(NKIObject):
         if sizes is None:
             raise NkiValidationError(
                 "reshape",
-                f"shape {list(shape)} does not hold the {self.size} elements of "
-                f"{list(self.shape)}.",
+                f"shape {shape!r} does not hold the {self.size} elements of {list(self.shape)}.",
             )
         if is_on_chip(self.buffer):
             if len(sizes) < 2 or sizes[0] != self.shape[0]:
@@ -448,11 +460,13 @@ class NkiTensor(NKIObject):
     ):  # fmt: skip
         """View with an explicit ``[[stride, count], ...]`` pattern over the storage.
 
+        ``scalar_offset``, a register or a (1, 1) tile in SBUF, adds that many steps of dimension
+        ``indirect_dim`` of this tensor's shape when an instruction runs. ``vector_offset``, a
+        (P, 1) tile in SBUF, holds a row of an HBM tensor for each partition of the access.
+
         The documents disagree on an explicit ``offset`` when the tensor is itself an offset view
         (the stub adds it, the guides ignore the view); the emulator refuses that case.
         """
-        if scalar_offset is not None or vector_offset is not None:
-            raise NkiNotImplemented("ap with scalar_offset or vector_offset")
         info = self.info if dtype is None else lookup(self.storage.table, dtype)
         base, remainder = divmod(self.offset * self.info.itemsize, info.itemsize)
         if remainder:
@@ -471,16 +485,22 @@ class NkiTensor(NKIObject):
         strides, shape = self._pattern(pattern)
         view = self._view(base, shape, strides, exact=False)
         view.dtype, view.info = info.name, info
-        self._require_inside(view)
-        return view
+        if scalar_offset is None and vector_offset is None:
+            self._require_inside(view)
+            return view
+        if vector_offset is None:
+            self._require_inside(view)
+        else:
+            self._require_inside(view._view(base, (1, *shape[1:]), strides))
+        return dynamic.access_pattern(self, view, scalar_offset, vector_offset, indirect_dim)
 
     def _pattern(self, pattern):
-        try:
-            pairs = [(int(stride), int(count)) for stride, count in pattern]
-        except (TypeError, ValueError):
+        listed = pattern if isinstance(pattern, (tuple, list)) else [None]
+        pairs = [views.integers(pair) for pair in listed]
+        if any(pair is None or len(pair) != 2 for pair in pairs):
             raise NkiValidationError(
-                "ap-pattern", f"pattern={pattern!r}; expected [[stride, count], ...]."
-            ) from None
+                "ap-pattern", f"pattern={pattern!r}; expected [[stride, count], ...], integers."
+            )
         if not pairs or any(count < 1 for _, count in pairs):
             raise NkiValidationError(
                 "ap-pattern", f"pattern={pattern!r}; every count must be at least 1."
@@ -529,8 +549,8 @@ class NkiTensor(NKIObject):
         if old != new:
             if shape[-1] != 1 and strides[-1] != 1:
                 raise NkiValidationError(
-                    "view-dtype", "view(dtype) needs a dense last dimension; it has stride "
-                    f"{strides[-1]}."
+                    "view-dtype",
+                    f"view(dtype) needs a dense last dimension; it has stride {strides[-1]}.",
                 )
             amounts = [shape[-1], offset, *(s for s, n in zip(strides[:-1], shape) if n > 1)]
             if any(amount * old % new for amount in amounts):
@@ -549,8 +569,12 @@ class NkiTensor(NKIObject):
     reinterpret_cast = view
 
     def indirect(self, index, num_elem=None):
-        """Gather or scatter within partitions (gen4)."""
-        raise NkiNotImplemented("indirect")
+        """The columns of this tile (P, F) that ``index`` lists: shape (P, num_elem) (gen4).
+
+        ``index`` is a tile (P, K) of integers in SBUF. Column i is ``index[i % G, i // G]``, with
+        G = 32 for an operand of the tensor engine and 16 for the other engines.
+        """
+        return dynamic.indirect(self, index, num_elem)
 
     def _require_same_sizes(self, info):
         """With NKI_PRECISE_FP=0 elements are wider here than on the chip; bits cannot be recast."""
@@ -564,11 +588,12 @@ class NkiTensor(NKIObject):
 
     def _dim(self, dim, rank=None):
         rank = self.ndim if rank is None else rank
-        if not hasattr(dim, "__index__") or not -rank <= dim < rank:
+        found = views.integer(dim)
+        if found is None or not -rank <= found < rank:
             raise NkiValidationError(
                 "dim", f"dimension {dim!r} of a tensor of shape {list(self.shape)}."
             )
-        return dim.__index__() % rank
+        return found % rank
 
     def _not_partition(self, dim, method):
         if dim == 0 and is_on_chip(self.buffer):
@@ -591,6 +616,26 @@ class NkiTensor(NKIObject):
     __lt__ = __le__ = __gt__ = __ge__ = __and__ = __or__ = __xor__ = __invert__ = _no_arithmetic
     __lshift__ = __rshift__ = __float__ = __int__ = _no_arithmetic
 
+    def __eq__(self, other):
+        """`tensor == None` is False; the elements of a tensor are not known when it is built."""
+        if other is None:
+            return False
+        raise NkiValidationError(
+            "tensor-condition",
+            "a tensor is compared with ==; its content is not known when the kernel is built. "
+            "Only None can be compared with it (`tensor == None`); compare elements with "
+            "nisa.tensor_tensor or nl.equal.",
+        )
+
+    __hash__ = object.__hash__
+
+    def __array__(self, *_, **__):
+        raise NkiValidationError(
+            "tensor-condition",
+            "a tensor cannot become a NumPy array inside a kernel: its content is not known when "
+            "the kernel is built. print(tensor) and nl.device_print show values.",
+        )
+
     def __bool__(self):
         raise NkiValidationError(
             "tensor-condition",
@@ -602,21 +647,9 @@ class NkiTensor(NKIObject):
         raise NkiValidationError("tensor-iteration", "a tensor cannot be iterated over; index it.")
 
     def __repr__(self):
-        return f"NkiTensor({self.describe()})"
+        """Description and values, for print() and a debugger."""
+        return shown(self)
 
-    def __str__(self):
-        """Values, for print() and a debugger; elements that were never written show as `-`."""
-        written = self.storage.is_written(self)
-        if self.info.kind == "packed":
-            values = self.array
-        elif self.info.kind == "float":
-            values = self.array.astype(np.float32)
-        else:
-            values = self.array
-        shown = np.array2string(values, threshold=PRINT_THRESHOLD)
-        if not written.all():
-            texts = np.where(written, values.astype("U24"), "-")
-            shown = np.array2string(
-                texts, threshold=PRINT_THRESHOLD, formatter={"all": lambda text: text}
-            )
-        return f"{self!r}\n{shown}"
+
+# At the end, because a dynamic view is a tensor too.
+from . import dynamic  # noqa: E402

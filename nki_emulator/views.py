@@ -4,8 +4,33 @@ Strides are in elements. Nothing here knows about partitions; `tensor.py` adds t
 """
 
 import math
+import operator
 
-from .errors import NkiValidationError
+import numpy as np
+
+from .errors import NkiError, NkiValidationError
+
+
+def integer(value):
+    """``value`` as an int; None if it is no integer that Python knows (a register says so)."""
+    if type(value) is int:
+        return value
+    if isinstance(value, (bool, np.bool_)):
+        return None
+    try:
+        return operator.index(value)
+    except NkiError:
+        raise
+    except TypeError:
+        return None
+
+
+def integers(values):
+    """A tuple or list of integers as a tuple of ints; None if it is anything else."""
+    if not isinstance(values, (tuple, list)):
+        return None
+    found = tuple(integer(value) for value in values)
+    return None if None in found else found
 
 
 def row_major(shape):
@@ -58,7 +83,9 @@ def reshape(shape, strides, new_shape):
 
 def inferred(shape, count):
     """``shape`` with a -1 replaced so that its product is ``count``; None if that is impossible."""
-    shape = tuple(int(size) for size in shape)
+    shape = integers(shape)
+    if shape is None:
+        return None
     if shape.count(-1) == 1:
         known = -math.prod(shape)
         if known <= 0 or count % known:
@@ -76,8 +103,7 @@ def rearrangement(shape, source, destination, fixed_sizes):
     names, the permutation of those names into the order of ``destination``, and the final shape
     after its groups are merged.
     """
-    source = [_names(entry) for entry in source]
-    destination = [_names(entry) for entry in destination]
+    source, destination = _groups(source), _groups(destination)
     flat_source = [name for group in source for name in group]
     flat_destination = [name for group in destination for name in group]
     if len(set(flat_source)) != len(flat_source) or sorted(flat_source) != sorted(flat_destination):
@@ -90,11 +116,16 @@ def rearrangement(shape, source, destination, fixed_sizes):
         raise NkiValidationError(
             "rearrange", f"the source pattern has {len(source)} entries for shape {list(shape)}."
         )
-    sizes = dict(fixed_sizes or {})
+    sizes = {} if fixed_sizes is None else fixed_sizes
+    if not isinstance(sizes, dict) or integers(list(sizes.values())) is None:
+        raise NkiValidationError(
+            "rearrange", f"fixed_sizes={fixed_sizes!r}; expected a dictionary of names and sizes."
+        )
+    sizes = dict(sizes)
     unknown_names = set(sizes) - set(flat_source)
     if unknown_names:
         raise NkiValidationError(
-            "rearrange", f"fixed_sizes names {sorted(unknown_names)}, which no pattern has."
+            "rearrange", f"fixed_sizes names {list(unknown_names)}, which no pattern has."
         )
     for group, size in zip(source, shape):
         unknown = [name for name in group if name not in sizes]
@@ -115,5 +146,15 @@ def rearrangement(shape, source, destination, fixed_sizes):
     return split, order, merged
 
 
-def _names(entry):
-    return (entry,) if isinstance(entry, str) else tuple(entry)
+def _groups(pattern):
+    """The names of each entry of a pattern."""
+    if isinstance(pattern, (tuple, list)):
+        groups = [(entry,) if isinstance(entry, str) else entry for entry in pattern]
+        if all(
+            isinstance(group, (tuple, list)) and all(isinstance(name, str) for name in group)
+            for group in groups
+        ):
+            return [tuple(group) for group in groups]
+    raise NkiValidationError(
+        "rearrange", f"pattern {pattern!r}; expected a tuple of names and of tuples of names."
+    )

@@ -45,8 +45,10 @@ ARITHMETIC = {
 # nki.language functions that allocate a tensor of a given shape.
 CREATORS = ("ndarray", "zeros", "ones", "full", "rand")
 
+# nki.language functions whose result is a new PSUM tile, as the reference's examples call it.
+PSUM_RESULTS = frozenset(("matmul", "transpose"))
+
 # nki.language functions whose result is a new SBUF tile.
-# (nl.matmul and nl.transpose leave theirs to the compiler, so their buffer is not known.)
 SBUF_RESULTS = frozenset(
     "add subtract multiply maximum minimum abs_max abs_min abs square power equal not_equal less "
     "less_equal greater greater_equal bitwise_and bitwise_or bitwise_xor invert left_shift "
@@ -320,6 +322,8 @@ class Evaluator:
             return created(self.arguments(node, signature, scope))
         if name.endswith("_range"):
             return Iteration(dynamic=name == "dynamic_range")
+        if name in PSUM_RESULTS:
+            return Tensor(buffer="psum")
         if name in SBUF_RESULTS:
             return self.language_result(name, self.arguments(node, signature, scope))
         return UNKNOWN

@@ -4,19 +4,27 @@ One table: messages, ``--json`` and the printed rule list (``--rules``) all come
 starts with E is an error, with W a warning: legal in 0.6 and announced to go away.
 
 Where the public documents contradict each other the checker takes what all of them allow; the
-sources say which document a rule is from. "Public kernels" is aws-neuron/nki-library: a construct
+sources say which page a rule is from, as in `rulebook`. "Public kernels" is aws-neuron/nki-library: a construct
 that none of its kernels uses and no document mentions is refused, because nobody has seen it
 compile.
 """
 
 from dataclasses import dataclass
 
-GUIDE = "NKI Language Guide"
-MIGRATION = "NKI Migration Guides"
-REFERENCE = "NKI 0.6 API reference"
-KNOWN_ISSUES = "NKI release notes"
-ARCHITECTURE = "Trainium/Inferentia2 architecture guide"
-CENSUS = "no document and no public kernel shows it"
+from ..rulebook.pages import (
+    ACCESS_PATTERNS,
+    GUIDE,
+    ISA,
+    LANGUAGE,
+    MIGRATION,
+    NKI,
+    RELEASES,
+    SHARED,
+    TILING,
+    TRAINIUM1,
+)
+
+CENSUS = "none: no document and no public kernel shows it"
 
 
 @dataclass(frozen=True)
@@ -41,21 +49,21 @@ TABLE = (
         "keyword-only parameters",
         "parameters are positional, those with defaults last",
         "remove the `*`",
-        f"{MIGRATION}, 0.2 to 0.3, Remove keyword-only argument separator",
+        f"{MIGRATION}: 0.2 to 0.3, Remove keyword-only argument separator",
     ),
     Rule(
         "E02-is",
         "`is` and `is not`",
         "comparisons are by value: == and !=",
         "write == or !=, also for None",
-        f"{MIGRATION}, 0.2 to 0.3, Replace is / is not",
+        f"{MIGRATION}: 0.2 to 0.3, Replace is / is not",
     ),
     Rule(
         "E03-list-argument",
         "a list as a kernel argument",
         "kernel arguments are tensors, None, bool, int, float, str, tuples and NKIObjects",
         "take a tuple",
-        f"{MIGRATION}, 0.2 to 0.3, Replace list kernel arguments with tuples",
+        f"{MIGRATION}: 0.2 to 0.3, Replace list kernel arguments with tuples",
     ),
     # --- enums
     Rule(
@@ -63,28 +71,28 @@ TABLE = (
         "a number or string where an enum member is required",
         "only members of the enum are accepted",
         "name the member",
-        f"{MIGRATION}, 0.2 to 0.3, Integer enum constants no longer supported",
+        f"{MIGRATION}: 0.2 to 0.3, Integer enum constants no longer supported",
     ),
     Rule(
         "E04-wrong-enum",
         "a member of another enum",
         "only members of the parameter's own enum are accepted",
         "name a member of that enum",
-        f"{REFERENCE}, nki.isa",
+        f"{ISA}: the instruction",
     ),
     Rule(
         "E04-buffer-name",
         "a string or number as a buffer",
         "buffers are nl.sbuf, nl.psum, nl.private_hbm, nl.shared_hbm and nl.hbm",
         "pass the buffer object",
-        f"{MIGRATION}, 0.2 to 0.3, String buffer names no longer supported",
+        f"{MIGRATION}: 0.2 to 0.3, String buffer names no longer supported",
     ),
     Rule(
         "E04-enum-comparison",
         "an operator other than == and != on an enum, or an enum compared with a number",
         "enum members are compared with == and != to members of their enum",
         "compare with each member that matters",
-        f"{GUIDE}, Enumerations; {MIGRATION}, 0.2 to 0.3, Integer enum constants",
+        f"{GUIDE}: Enumerations; {MIGRATION}: 0.2 to 0.3, Integer enum constants",
     ),
     # --- names and arguments of the API
     Rule(
@@ -92,56 +100,56 @@ TABLE = (
         "a name that NKI 0.6 does not have",
         "only names of the API reference exist",
         "use a documented name",
-        REFERENCE,
+        f"{NKI}: the signatures of nki, {ISA} and {LANGUAGE}",
     ),
     Rule(
         "E05-unknown-argument",
         "a keyword that the function does not take",
         "keywords are the parameters of the 0.6 signature",
         "remove or rename it",
-        REFERENCE,
+        f"{NKI}: the signatures of nki, {ISA} and {LANGUAGE}",
     ),
     Rule(
         "E05-too-many-arguments",
         "more positional arguments than the function takes",
         "arguments bind to the 0.6 signature",
         "pass only its parameters",
-        REFERENCE,
+        f"{NKI}: the signatures of nki, {ISA} and {LANGUAGE}",
     ),
     Rule(
         "E05-missing-argument",
         "a required argument is missing",
         "arguments bind to the 0.6 signature; every nki.isa instruction takes its dst first",
         "pass it",
-        REFERENCE,
+        f"{NKI}: the signatures of nki, {ISA} and {LANGUAGE}",
     ),
     Rule(
         "E05-repeated-argument",
         "an argument given twice",
         "arguments bind to the 0.6 signature",
         "pass it once",
-        REFERENCE,
+        f"{NKI}: the signatures of nki, {ISA} and {LANGUAGE}",
     ),
     Rule(
         "E06-neuronxcc",
         "the namespace neuronxcc in a kernel",
         "kernels use nki, nki.language, nki.isa and nki.collectives",
         "import nki.* instead",
-        f"{MIGRATION}, 0.3 to 0.4, neuronxcc.nki.* inside kernels",
+        f"{MIGRATION}: 0.3 to 0.4, neuronxcc.nki.* inside kernels",
     ),
     Rule(
         "E07-beta-name",
         "a name of the beta (NKI 0.1) that is gone",
         "NKI 0.2 and later do not have it",
         "use its replacement",
-        f"{MIGRATION}, 0.1 to 0.2",
+        f"{MIGRATION}: 0.1 to 0.2, Key migration items",
     ),
     Rule(
         "E07-beta-argument",
         "an argument of the beta (NKI 0.1) that is gone",
         "NKI 0.2 and later do not take it",
         "remove it",
-        f"{MIGRATION}, 0.1 to 0.2",
+        f"{MIGRATION}: 0.1 to 0.2, Key migration items",
     ),
     # --- tensors
     Rule(
@@ -149,49 +157,49 @@ TABLE = (
         "a kernel returns a tensor that is not in shared HBM",
         "returned tensors are allocated with buffer=nl.shared_hbm",
         "copy the result to a tensor in nl.shared_hbm and return that",
-        f"{MIGRATION}, 0.2 to 0.3, Output tensors must use nl.shared_hbm",
+        f"{MIGRATION}: 0.2 to 0.3, Output tensors must use nl.shared_hbm",
     ),
     Rule(
         "E09-dma-psum",
         "a DMA that reads or writes PSUM",
         "DMA moves data between HBM and SBUF",
         "copy between PSUM and SBUF with nisa.tensor_copy",
-        f"{MIGRATION}, 0.2 to 0.3, nisa.dma_copy reading from PSUM",
+        f"{MIGRATION}: 0.2 to 0.3, nisa.dma_copy reading from PSUM",
     ),
     Rule(
         "E10-memset-type",
         "memset of an integer tensor with a float",
         "the value is of the tensor's class of dtype",
         "write an integer",
-        f"{MIGRATION}, 0.2 to 0.3, nisa.memset strict type matching",
+        f"{MIGRATION}: 0.2 to 0.3, nisa.memset strict type matching",
     ),
     Rule(
         "E10-memset-packed",
         "memset of a packed (x4) tensor with anything but 0",
         "a packed tensor can only be filled with 0",
         "fill with 0, or load the packed values from HBM",
-        f"{MIGRATION}, 0.2 to 0.3, nisa.memset x4 packed type restriction",
+        f"{MIGRATION}: 0.2 to 0.3, nisa.memset x4 packed type restriction",
     ),
     Rule(
         "E11-hwdge-cast",
         "a hardware-DGE copy between two dtypes",
         "dge_mode.hwdge moves bytes: both sides have one dtype",
         "use dge_mode.swdge or dge_mode.none to cast, or .view() to reinterpret",
-        f"{MIGRATION}, 0.2 to 0.3, nisa.dma_copy dge_mode type matching",
+        f"{MIGRATION}: 0.2 to 0.3, nisa.dma_copy dge_mode type matching",
     ),
     Rule(
         "E12-transpose-shape",
         "dma_transpose into a tensor of another shape",
         "dst has exactly the transposed shape of src, rank included",
         "allocate dst in that shape",
-        f"{MIGRATION}, 0.3 to 0.4, nisa.dma_transpose",
+        f"{MIGRATION}: 0.3 to 0.4, nisa.dma_transpose",
     ),
     Rule(
         "E12-transpose-axes",
         "dma_transpose with a permutation it does not have",
         "the permutations are (1, 0), (2, 1, 0) and (3, 1, 2, 0)",
         "reshape so that one of them does it",
-        f"{REFERENCE}, nki.isa.dma_transpose",
+        f"{ISA}: dma_transpose",
     ),
     Rule(
         "E12-transpose-hwdge",
@@ -199,21 +207,21 @@ TABLE = (
         "hwdge takes 2-byte dtypes, a last axis up to 128, and a first axis of 16 (2-D) or of 1, "
         "2, 4, 8 or 16 whose product with the last but one is a multiple of 16 (3-D, 4-D)",
         "leave dge_mode out, or transpose smaller tiles",
-        f"{REFERENCE}, nki.isa.dma_transpose",
+        f"{ISA}: dma_transpose",
     ),
     Rule(
         "E13-reshape-count",
         "a reshape that changes the number of elements",
         "a view has the elements of its tensor",
         "correct the shape",
-        f"{MIGRATION}, 0.4 to 0.5, NkiTensor.reshape",
+        f"{MIGRATION}: 0.4 to 0.5, NkiTensor.reshape",
     ),
     Rule(
         "E13-reshape-partitions",
         "a reshape that changes the partition axis of an on-chip tensor",
         "the first axis of an SBUF or PSUM tensor keeps its size",
         "reshape free axes only",
-        f"{REFERENCE}, NkiTensor.reshape",
+        f"{LANGUAGE}: NkiTensor.reshape",
     ),
     # --- removed
     Rule(
@@ -221,21 +229,21 @@ TABLE = (
         "a function that was removed",
         "NKI 0.6 does not have it",
         "use its replacement",
-        f"{MIGRATION}, 0.3 to 0.4, Removed APIs",
+        f"{MIGRATION}: 0.3 to 0.4, Removed APIs",
     ),
     Rule(
         "E14-removed-argument",
         "an argument that was removed",
         "NKI 0.6 does not take it",
         "use its replacement",
-        f"{MIGRATION}, 0.2 to 0.3, API breaking changes",
+        f"{MIGRATION}: 0.2 to 0.3, API breaking changes",
     ),
     Rule(
         "E14-argument-order",
         "positional arguments in the order of NKI 0.2",
         "the order changed in NKI 0.3",
         "pass them by keyword",
-        f"{MIGRATION}, 0.2 to 0.3, API breaking changes",
+        f"{MIGRATION}: 0.2 to 0.3, API breaking changes",
     ),
     # --- wrappers of nki.language that do not compile
     Rule(
@@ -243,42 +251,42 @@ TABLE = (
         "an nki.language function that no engine can compute",
         "divide, mod and fmod do not compile",
         "multiply by nl.reciprocal, or compute the remainder from a rounded quotient",
-        f"{KNOWN_ISSUES}, 0.4 known issues",
+        f"{RELEASES}: 0.4.0, Known Issues (NKI Language)",
     ),
     Rule(
         "E15-scalar-power",
         "nl.power of a tile with a number",
         "nl.power takes two tiles of one shape",
         "use nl.square, nl.sqrt, or nisa.tensor_scalar with op0=nl.power",
-        f"{KNOWN_ISSUES}, 0.4 known issues",
+        f"{RELEASES}: 0.4.0, Known Issues (NKI Language)",
     ),
     Rule(
         "E15-matmul",
         "nl.matmul without transpose_x=True",
         "only transpose_x=True compiles",
         "pass x with the contraction on partitions and transpose_x=True, or use nisa.nc_matmul",
-        f"{KNOWN_ISSUES}, 0.4 known issues",
+        f"{RELEASES}: 0.4.0, Known Issues (NKI Language)",
     ),
     Rule(
         "E15-rsqrt-psum",
         "nl.rsqrt of a PSUM tensor",
         "nl.rsqrt runs on GpSimd, which cannot read PSUM",
         "use nisa.activation(op=nl.rsqrt), or copy to SBUF first",
-        f"{MIGRATION}, 0.4 to 0.5, nki.language.rsqrt",
+        f"{MIGRATION}: 0.4 to 0.5, nki.language.rsqrt",
     ),
     Rule(
         "E15-broadcast",
         "implicit broadcasting in an nki.language operation",
         "both tiles have one shape",
         "broadcast a view with .broadcast() or nl.broadcast_to first",
-        f"{KNOWN_ISSUES}, 0.4 known issues",
+        f"{RELEASES}: 0.4.0, Known Issues (NKI Language)",
     ),
     Rule(
         "E15-random-seed",
         "nl.random_seed of a number",
         "the seed is a [1, 1] tile",
         "write the seed to a tile with nisa.memset",
-        f"{KNOWN_ISSUES}, 0.4 known issues",
+        f"{RELEASES}: 0.4.0, Known Issues (NKI Language)",
     ),
     # --- classes and dictionaries
     Rule(
@@ -286,28 +294,28 @@ TABLE = (
         "a class of a kernel with another base",
         "classes inherit from nl.NKIObject and nothing else, or from Enum",
         "make nl.NKIObject the only base",
-        f"{GUIDE}, Class Support",
+        f"{GUIDE}: Class Support",
     ),
     Rule(
         "E16-dict-key",
         "a dictionary key that is not a string",
         "dictionaries have string keys only",
         "use strings, or a list or tuple",
-        f"{GUIDE}, NKI Values",
+        f"{GUIDE}: NKI Values",
     ),
     Rule(
         "E17-nested-jit",
         "an @nki.jit function used inside a kernel",
         "only the top-level kernel is decorated",
         "remove the decorator, and apply nki.jit where it is launched alone",
-        f"{MIGRATION}, 0.1 to 0.2, Remove nki.jit decorator on sub-kernels",
+        f"{MIGRATION}: 0.1 to 0.2, Remove nki.jit decorator on sub-kernels",
     ),
     Rule(
         "E17-platform-target",
         "nki.jit(platform_target=...)",
         "the target comes from NEURON_PLATFORM_TARGET_OVERRIDE",
         "remove the argument and set that variable",
-        f"{MIGRATION}, 0.2 to 0.3, nki.jit(platform_target=...)",
+        f"{MIGRATION}: 0.2 to 0.3, nki.jit(platform_target=...)",
     ),
     # --- registers and dynamic loops
     Rule(
@@ -315,77 +323,77 @@ TABLE = (
         "a register in a Python condition",
         "a register has no value while the kernel is compiled",
         "use nl.while_loop, or select on the device",
-        f"{REFERENCE}, nki.isa.VirtualRegister",
+        f"{ISA}: VirtualRegister",
     ),
     Rule(
         "E18-register-conversion",
         "a register in int(), range() or another conversion",
         "a register has no value while the kernel is compiled",
         "use nl.fori_loop for loops; keep the value on the device",
-        f"{REFERENCE}, nki.isa.VirtualRegister",
+        f"{ISA}: VirtualRegister",
     ),
     Rule(
         "E18-register-arithmetic",
         "Python arithmetic or comparison on a register",
         "a register is read by .ap(scalar_offset=...), changed by register_move and register_load",
         "compute in an SBUF tile and register_load the result",
-        f"{MIGRATION}, 0.5 to 0.6, Rules for migrated loops",
+        f"{MIGRATION}: 0.5 to 0.6, Rules for migrated loops",
     ),
     Rule(
         "E18-loop-register-write",
         "a write to the register of a counted loop",
         "the loop register is read-only",
         "use a register or tile of your own",
-        f"{MIGRATION}, 0.5 to 0.6, Rules for migrated loops",
+        f"{MIGRATION}: 0.5 to 0.6, Rules for migrated loops",
     ),
     Rule(
         "E18-loop-in-no-reorder",
         "a dynamic loop inside nl.no_reorder()",
         "fori_loop, while_loop and dynamic_range stand outside, also those in called functions",
         "put the no_reorder block inside the loop body",
-        f"{REFERENCE}, nki.language.no_reorder",
+        f"{LANGUAGE}: no_reorder",
     ),
     Rule(
         "E18-fori-body-result",
         "a fori_loop body that returns a value",
         "the body returns nothing",
         "carry state in SBUF or HBM and drop the value",
-        f"{MIGRATION}, 0.5 to 0.6, Rules for migrated loops",
+        f"{MIGRATION}: 0.5 to 0.6, Rules for migrated loops",
     ),
     Rule(
         "E18-while-body-result",
         "a while_loop body that does not return the next condition register",
         "every path of the body returns the register",
         "return the register",
-        f"{MIGRATION}, 0.5 to 0.6, Rules for migrated loops",
+        f"{MIGRATION}: 0.5 to 0.6, Rules for migrated loops",
     ),
     Rule(
         "E18-loop-body",
         "a loop body that is not a function of one parameter",
         "the body is called with the loop register alone",
         "pass a function of one parameter that closes over the rest",
-        f"{REFERENCE}, nki.language.fori_loop",
+        f"{LANGUAGE}: fori_loop",
     ),
     Rule(
         "E18-loop-step",
         "a loop step that is not a positive compile-time integer",
         "dynamic loops count up by a fixed step",
         "use a positive integer",
-        f"{MIGRATION}, 0.5 to 0.6, Rules for migrated loops",
+        f"{MIGRATION}: 0.5 to 0.6, Rules for migrated loops",
     ),
     Rule(
         "E18-loop-bound",
         "a loop bound that is neither an integer nor a register",
         "bounds of fori_loop are integers or registers, the start of while_loop is a register",
         "load the value into a register with nisa.register_load",
-        f"{REFERENCE}, nki.language.fori_loop, nki.language.while_loop",
+        f"{LANGUAGE}: fori_loop, while_loop",
     ),
     Rule(
         "E18-loop-tensor",
         "a tensor of a dynamic loop body used after the loop",
         "tensors that are declared in a loop body end with it",
         "declare the tensor before the loop",
-        f"{MIGRATION}, 0.5 to 0.6, Rules for migrated loops",
+        f"{MIGRATION}: 0.5 to 0.6, Rules for migrated loops",
     ),
     # --- partitions
     Rule(
@@ -393,7 +401,7 @@ TABLE = (
         "an on-chip tensor with more than 128 partitions",
         "the first axis of an SBUF or PSUM tensor is at most 128",
         "loop over tiles of 128",
-        f"{REFERENCE}, nki.language.tile_size.pmax",
+        f"{TILING}: Tile size considerations",
     ),
     Rule(
         "E19-partition-step",
@@ -401,14 +409,14 @@ TABLE = (
         "an on-chip access covers consecutive partitions; the first pair of .ap() has the stride "
         "of one partition",
         "step along a free axis, or move rows by DMA",
-        "NKI Access Patterns",
+        f"{ACCESS_PATTERNS}: Restriction on SBUF/PSUM Tensors",
     ),
     Rule(
         "E19-start-partition",
         "an operand of an engine that starts at a partition it cannot start at",
         "up to 32 partitions start at 0, 32, 64 or 96, up to 64 at 0 or 64, more at 0",
         "align the rows to 32 partitions, or move them by DMA",
-        f"{ARCHITECTURE}, data streaming between SBUF and compute engine",
+        f"{TRAINIUM1}: Accessing SBUF/PSUM tensors using compute engines",
     ),
     # --- operands of single instructions
     Rule(
@@ -416,42 +424,42 @@ TABLE = (
         "an operand in a memory that the instruction cannot reach",
         "each instruction has its memories",
         "copy the operand there first",
-        f"{REFERENCE}, nki.isa, Memory types",
+        f"{ISA}: the instruction, Memory types",
     ),
     Rule(
         "E20-two-psum",
         "two operands that cannot both be in PSUM",
         "at most one of the two is in PSUM",
         "copy one to SBUF with nisa.tensor_copy",
-        f"{REFERENCE}, nki.isa, Memory types",
+        f"{ISA}: the instruction, Memory types",
     ),
     Rule(
         "E20-engine",
         "an engine that cannot run the instruction",
         "each instruction has its engines",
         "leave engine out, or name one of them",
-        f"{REFERENCE}, nki.isa",
+        f"{ISA}: the instruction",
     ),
     Rule(
         "E20-operation",
         "an operation that the instruction cannot do",
         "each operand of operation has its list",
         "use one of them, or another instruction",
-        "NKI API Common Fields, Supported Math Operators and Activation Functions",
+        f"{SHARED}: Supported Math Operators, Supported Activation Functions",
     ),
     Rule(
         "E20-size",
         "a tile larger or smaller than the instruction takes, or tiles that do not fit together",
         "each instruction has its tile sizes",
         "split the tile, or correct the shape",
-        f"{REFERENCE}, nki.isa, Tile size",
+        f"{ISA}: the instruction, Tile size",
     ),
     Rule(
         "E20-dtype",
         "dtypes that the instruction does not take",
         "each instruction has its dtypes",
         "allocate the tile in the right dtype",
-        f"{REFERENCE}, nki.isa, Data types",
+        f"{ISA}: the instruction, Data types",
     ),
     # --- Python outside the subset
     Rule(
@@ -501,7 +509,7 @@ TABLE = (
         "global or nonlocal",
         "a kernel is a pure function of its arguments",
         "pass and return the value",
-        f"{GUIDE}, Kernel Caching",
+        f"{GUIDE}: Kernel Caching",
     ),
     Rule(
         "E21-del",
@@ -543,7 +551,7 @@ TABLE = (
         "a with block other than nl.no_reorder()",
         "`with nl.no_reorder():` is the only one",
         "remove the block",
-        f"{REFERENCE}, nki.language.no_reorder",
+        f"{LANGUAGE}: no_reorder",
     ),
     Rule(
         "E21-decorator",
@@ -571,7 +579,7 @@ TABLE = (
         "a set",
         "containers are tuples, lists and dictionaries",
         "use a tuple or list",
-        f"{GUIDE}, NKI Values",
+        f"{GUIDE}: NKI Values",
     ),
     Rule(
         "E21-loop-else",
@@ -592,7 +600,7 @@ TABLE = (
         "a literal of a type that NKI does not have",
         "values are None, bool, 32-bit int, 32-bit float, str and tensors",
         "use one of them",
-        f"{GUIDE}, NKI Values",
+        f"{GUIDE}: NKI Values",
     ),
     Rule(
         "E22-builtin",
@@ -616,21 +624,21 @@ TABLE = (
         "a kernel changes a value at module level",
         "a kernel is a pure function of its arguments",
         "return the value, or build it inside the kernel",
-        f"{GUIDE}, Kernel Caching",
+        f"{GUIDE}: Kernel Caching",
     ),
     Rule(
         "E23-changing-global",
         "a kernel reads a module-level value that other code changes",
         "a compiled kernel is cached by its arguments alone",
         "pass the value as an argument",
-        f"{GUIDE}, Kernel Caching",
+        f"{GUIDE}: Kernel Caching",
     ),
     Rule(
         "E24-tensor-value",
         "the elements of a tensor in Python control flow",
         "shape, dtype and strides are known at compile time, elements are not",
         "select on the device, or branch on the shape",
-        f"{GUIDE}, Tensor Values",
+        f"{GUIDE}: Tensor Values",
     ),
     # --- deprecated
     Rule(
@@ -638,56 +646,56 @@ TABLE = (
         "affine_range, sequential_range, static_range",
         "all three are range since every static loop is unrolled",
         "write range",
-        f"{REFERENCE}, nki.language.affine_range",
+        f"{LANGUAGE}: affine_range",
     ),
     Rule(
         "W02-dynamic-range",
         "dynamic_range",
         "deprecated in NKI 0.6",
         "move the loop body into a function and call nl.fori_loop",
-        f"{MIGRATION}, 0.5 to 0.6",
+        f"{MIGRATION}: 0.5 to 0.6, Deprecated loops",
     ),
     Rule(
         "W03-while-register",
         "while with a register",
         "deprecated in NKI 0.6, and not accepted by the tracing front-end",
         "move the loop body into a function and call nl.while_loop",
-        f"{MIGRATION}, 0.5 to 0.6",
+        f"{MIGRATION}: 0.5 to 0.6, Deprecated loops",
     ),
     Rule(
         "W04-tile-size-name",
         "a deprecated name of nl.tile_size",
         "deprecated since NKI 0.4, because the name is misleading",
         "use the new name",
-        f"{REFERENCE}, nki.language.tile_size",
+        f"{LANGUAGE}: tile_size",
     ),
     Rule(
         "W05-engine-constant",
         "nisa.vector_engine and its like",
         "deprecated in favour of the enum nisa.engine",
         "use the enum member",
-        f"{REFERENCE}, nki.isa.engine",
+        f"{ISA}: engine",
     ),
     Rule(
         "W06-activation-reduce",
         "nisa.activation_reduce",
         "kept for backward compatibility only",
         "use nisa.activation with reduce_op, reduce_res and reduce_cmd.reset_reduce",
-        f"{REFERENCE}, nki.isa.activation_reduce",
+        f"{ISA}: activation_reduce",
     ),
     Rule(
         "W07-scale-dtype",
         "MX scales in uint8",
         "uint8 is the old dtype of scales",
         "allocate the scales in nl.float8_e8m0fnu",
-        f"{REFERENCE}, nki.isa.quantize_mx",
+        f"{ISA}: quantize_mx",
     ),
     Rule(
         "W08-jit-mode",
         "nki.jit(mode=...)",
         "ignored since NKI 0.3: the framework is found from the arguments",
         "remove the argument",
-        f"{MIGRATION}, 0.2 to 0.3, nki.jit(mode=...)",
+        f"{MIGRATION}: 0.2 to 0.3, nki.jit(mode=...)",
     ),
 )
 

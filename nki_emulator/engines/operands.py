@@ -1,11 +1,15 @@
 """Operands that are a number or a column: what instructions broadcast along the free axis."""
 
+import math
+
 import numpy as np
 
 from .. import rules
 from ..access import read_float32
 from ..errors import NkiValidationError
 from ..tensor import NkiTensor
+
+INFINITY = np.float32(np.inf)
 
 
 def number(value, role):
@@ -16,7 +20,17 @@ def number(value, role):
         raise NkiValidationError(
             "operand-type", f"{role} is {value!r}; expected a number or a (P, 1) tensor."
         )
-    return np.float32(value)
+    try:
+        converted = np.float32(value)
+        fits = abs(converted) != INFINITY or math.isinf(value)
+    except OverflowError:
+        fits = False
+    if not fits:
+        raise NkiValidationError(
+            "number-range",
+            f"{role} is {value}, which float32 cannot hold; numbers in NKI have 32 bits.",
+        )
+    return converted
 
 
 def number_or_column(value, role, data, dtypes=None):
@@ -27,7 +41,9 @@ def number_or_column(value, role, data, dtypes=None):
     if type(value) is not NkiTensor:
         return number(value, role)
     rules.column(value, role, data.shape[0], "data")
-    if dtypes is not None and value.dtype not in dtypes:
+    if dtypes is None:
+        rules.not_packed(value, role)
+    elif value.dtype not in dtypes:
         raise NkiValidationError(
             "operand-dtype",
             f"{role} is {value.dtype}; a vector operand here must be {' or '.join(dtypes)}.",
@@ -39,4 +55,5 @@ def number_or_column(value, role, data, dtypes=None):
 def row_result(tensor, role, data):
     """``reduce_res``: a (P, 1) tile that takes one value a partition."""
     rules.column(tensor, role, data.shape[0], "data")
+    rules.not_packed(tensor, role)
     return tensor

@@ -6,11 +6,12 @@ from .. import rules
 from ..access import read_float32, write_float32
 from ..accumulators import accumulate, accumulator, lanes_of, require_command
 from ..enums import reduce_cmd
-from ..errors import NkiValidationError, warn
-from ..functions import ACTIVATIONS, INPUT_RANGES, RECIPROCAL_RANGE
+from ..errors import NkiValidationError
+from ..functions import ACTIVATIONS, warn_outside_range
 from ..operators import ALU, reduction
 from ..operators import activation as activation_name
 from ..tensor import NkiTensor
+from .alu import rows
 from .operands import number_or_column, row_result
 
 COMMANDS = (reduce_cmd.idle, reduce_cmd.reset, reduce_cmd.reduce, reduce_cmd.reset_reduce)
@@ -29,6 +30,7 @@ def activation(
     function = activation_name(op, "op")
     require_command(command, COMMANDS)
     if reduce_op is not None:
+        # The stub of activation_reduce limits this to NeuronCore-v2, that of activation does not.
         reduction(reduce_op, "reduce_op", session, names=("add",))
     elif command in (reduce_cmd.reduce, reduce_cmd.reset_reduce):
         raise NkiValidationError(
@@ -38,18 +40,18 @@ def activation(
         row_result(reduce_res, "reduce_res", data)
     values = read_float32(data, "data")
     values = _affine(session, values, data, scale, bias, function)
-    _warn_outside_range(function, values)
+    warn_outside_range(function, values)
     result = ACTIVATIONS[function](values)
     registers, lanes = None, None
     if command is not reduce_cmd.idle or reduce_res is not None:
         registers, lanes = accumulator(session, "scalar"), lanes_of(data)
         accumulate(
-            registers, lanes, command, ALU["add"], 0.0,
-            lambda: np.add.reduce(result.reshape(result.shape[0], -1), axis=1),
-        )  # fmt: skip
+            registers, lanes, command, ALU["add"], lambda: np.add.reduce(rows(result), axis=1)
+        )
     write_float32(dst, result)
     writes = (dst,)
     if reduce_res is not None:
+        # Last, so that a reduce_res within dst keeps the sum.
         write_float32(reduce_res, registers.read(lanes))
         writes = (dst, reduce_res)
     return session.finish(
@@ -88,22 +90,3 @@ def _affine(session, values, data, scale, bias, function):
     elif term is not None:
         values = np.add(values, term)
     return values
-
-
-def _warn_outside_range(function, values):
-    if function == "reciprocal":
-        low, high = RECIPROCAL_RANGE
-        outside = (np.abs(values) < low) | (np.abs(values) > high)
-    elif function in INPUT_RANGES:
-        low, high = INPUT_RANGES[function]
-        # The bounds in float32, so that float32(pi) is inside.
-        outside = (values < np.float32(low)) | (values > np.float32(high))
-    else:
-        return
-    if outside.any():
-        warn(
-            "activation-range",
-            f"nl.{function} of {float(values[outside].flat[0])!r}: the Scalar engine is valid in "
-            f"{'+-' if function == 'reciprocal' else ''}[{low:g}, {high:g}]; outside, the chip "
-            f"gives an invalid result and the emulator's value means nothing.",
-        )

@@ -43,7 +43,7 @@ def test_error(kernel, capsys):
     assert lines[0] == (
         "kernels/kernel.py:8:8: E02-is `is` in `x is None`; comparisons are by value: == and !=; "
         "write == or !=, also for None  "
-        "[NKI Migration Guides, 0.2 to 0.3, Replace is / is not]"
+        "[migration/index.rst: 0.2 to 0.3, Replace is / is not]"
     )
     assert lines[1:] == ["    if x is None:", "1 error, 0 warnings"]
 

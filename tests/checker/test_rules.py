@@ -6,7 +6,7 @@ from nki_emulator.checker import RULES, operand_rules
 from nki_emulator.checker.api import BUFFERS, DTYPES, TILE_SIZES, load_api
 from nki_emulator.checker.checks.partitions import ENGINE_INSTRUCTIONS
 from nki_emulator.checker.checks.wrappers import BINARY, NO_DEVICE_FUNCTION
-from nki_emulator.checker.evaluate import CREATORS, SBUF_RESULTS
+from nki_emulator.checker.evaluate import CREATORS, PSUM_RESULTS, SBUF_RESULTS
 from nki_emulator.checker.old_names import (
     BETA_NAMES,
     ENGINE_CONSTANTS,
@@ -81,7 +81,7 @@ def test_dtypes_exist():
 
 
 def test_other_names_exist():
-    language = [*CREATORS, *SBUF_RESULTS, *BUFFERS]
+    language = [*CREATORS, *PSUM_RESULTS, *SBUF_RESULTS, *BUFFERS]
     paths = {f"nki.language.{name}" for name in language}
     paths |= {f"nki.language.tile_size.{name}" for name in TILE_SIZES}
     paths |= BINARY | NO_DEVICE_FUNCTION | ENGINE_INSTRUCTIONS | RANGE_ALIASES

@@ -2,10 +2,17 @@
 
 `pair(rule, kernel, good, bad)` runs one kernel with arguments that just obey a rule and with
 arguments that break it. The kernel marks the line that breaks the rule with a comment `# rule`; the
-error must carry the rule's id and that line.
+error must carry the rule's id and that line. `warned` is the same for rules that only warn, and
+`pair_of_calls` for rules that are broken outside a kernel. Every rule has such a pair
+(test_coverage.py).
 """
 
+import ast
+import functools
+import linecache
 import math
+import warnings
+from pathlib import Path
 
 import ml_dtypes
 import nki
@@ -29,16 +36,45 @@ NUMPY = {
 FLOATS = ("float32", "bfloat16", "float16")
 
 
+@functools.lru_cache(maxsize=None)
+def _statements(file):
+    """(first line, last line) of every statement without a body, or of the head of one with."""
+    found = []
+    for node in ast.walk(ast.parse(Path(file).read_text())):
+        if isinstance(node, ast.stmt):
+            body = getattr(node, "body", None)
+            last = body[0].lineno - 1 if body else node.end_lineno
+            found.append((node.lineno, max(last, node.lineno)))
+    return found
+
+
+def marked(file, line, mark):
+    """Whether the statement that ``line`` is part of holds ``mark``."""
+    spans = [(first, last) for first, last in _statements(file) if first <= line <= last]
+    first, last = min(spans, key=lambda span: span[1] - span[0], default=(line, line))
+    return any(mark in linecache.getline(file, number) for number in range(first, last + 1))
+
+
 def refused(rule, kernel, *arguments, line=MARK):
-    """The kernel must fail with this rule id at the line that holds ``line``; returns the error."""
+    """The kernel must fail with this rule id in the statement that holds ``line``.
+
+    ``line`` may also be the function to blame, e.g. a lambda that the kernel calls, or None if no
+    line of the kernel is. Returns the error.
+    """
     with pytest.raises(NkiError) as caught:
         simulate(kernel)(*arguments)
     error = caught.value
     assert error.rule == rule, str(error)
     assert str(error).startswith(f"[{rule}] ")
-    if line is not None:
-        assert error.location is not None, str(error)
-        assert line in error.location.text, f"{error.location}: {error.location.text}"
+    if line is None:
+        return error
+    assert error.location is not None, str(error)
+    place = error.location
+    if callable(line):
+        lines = {number for _, _, number in line.__code__.co_lines()}
+        assert place.file == line.__code__.co_filename and place.line in lines, str(error)
+    else:
+        assert marked(place.file, place.line, line), f"{place}: {place.text}"
     return error
 
 
@@ -48,6 +84,36 @@ def pair(rule, kernel, good, bad, line=MARK):
     bad = bad if isinstance(bad, tuple) else (bad,)
     simulate(kernel)(*good)
     return refused(rule, kernel, *bad, line=line)
+
+
+def pair_of_calls(rule, good, bad):
+    """``good()`` passes and ``bad()``, which no kernel line breaks, breaks ``rule``."""
+    good()
+    with pytest.raises(NkiError) as caught:
+        bad()
+    assert caught.value.rule == rule, str(caught.value)
+    return caught.value
+
+
+def warned(rule, kernel, good, bad, line=MARK):
+    """``kernel(*good)`` does not warn, ``kernel(*bad)`` warns of ``rule``; returns the result."""
+    good = good if isinstance(good, tuple) else (good,)
+    bad = bad if isinstance(bad, tuple) else (bad,)
+    _, messages = _with_warnings(kernel, good)
+    assert not messages, messages[0]
+    result, messages = _with_warnings(kernel, bad)
+    assert messages and all(str(m.message).startswith(f"[{rule}] ") for m in messages), messages
+    for message in messages:
+        assert marked(message.filename, message.lineno, line), message
+    return result
+
+
+def _with_warnings(kernel, arguments):
+    """A kernel's result, and the warnings of the emulator's rules."""
+    with warnings.catch_warnings(record=True) as messages:
+        warnings.simplefilter("always")
+        result = simulate(kernel)(*arguments)
+    return result, [message for message in messages if str(message.message).startswith("[")]
 
 
 def tile(shape, dtype=nl.float32, buffer=nl.sbuf, value=0):
@@ -102,6 +168,7 @@ def same_bits(left, right):
 
 
 __all__ = [
-    "FLOATS", "NUMPY", "load", "math", "ml_dtypes", "nisa", "nki", "nl", "np", "pair", "pytest",
-    "refused", "rounded", "same_bits", "save", "simulate", "tile", "values",
+    "FLOATS", "NUMPY", "load", "math", "ml_dtypes", "nisa", "nki", "nl", "np", "pair",
+    "pair_of_calls", "pytest", "refused", "rounded", "same_bits", "save", "simulate", "tile",
+    "values", "warned",
 ]  # fmt: skip

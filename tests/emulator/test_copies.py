@@ -1,4 +1,4 @@
-"""tensor_copy, memset, tensor_copy_predicated and select_reduce."""
+"""tensor_copy, memset and the constant tiles of nki.language."""
 
 from nki_emulator import record
 
@@ -22,7 +22,6 @@ from .support import (
 P, S = nl.psum, nl.sbuf
 F, U8 = "float32", "uint8"
 VECTOR, SCALAR, GPSIMD = nisa.engine.vector, nisa.engine.scalar, nisa.engine.gpsimd
-CMD = nisa.reduce_cmd
 DTYPES = sorted(set(NUMPY) - {"float8_e8m0fnu"})
 
 
@@ -122,13 +121,15 @@ def test_scalar_engine_copies_need_gen3(on_target):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_memset(dtype):
+    value = 0 if dtype == "bool" else 3
+
     def kernel(x):
         dst = nl.ndarray((5, 6), dtype=dtype)
-        nisa.memset(dst=dst, value=3)
+        nisa.memset(dst=dst, value=value)
         nisa.memset(dst=dst[:, 1::2], value=1)
         return save(dst)
 
-    expected = np.full((5, 6), 3).astype(NUMPY[dtype])
+    expected = np.full((5, 6), value).astype(NUMPY[dtype])
     expected[:, 1::2] = 1
     same_bits(simulate(kernel)(0), expected)
 
@@ -151,6 +152,7 @@ def filled(value=1, dtype="int32", buffer=S, **options):
         ("memset-type", {"value": True, "dtype": "bool"}, {"value": True}),
         ("memset-range", {"value": 255, "dtype": U8}, {"value": 256, "dtype": U8}),
         ("memset-range", {"value": 0, "dtype": U8}, {"value": -1, "dtype": U8}),
+        ("memset-range", {"value": 1, "dtype": "bool"}, {"value": 2, "dtype": "bool"}),
         ("memset-packed", {"value": 0, "dtype": "float4_e2m1fn_x4"},
          {"value": 1, "dtype": "float4_e2m1fn_x4"}),
         ("operand-type", {"value": 2, "dtype": F}, {"value": "2", "dtype": F}),
@@ -162,152 +164,26 @@ def test_memset_rules(rule, good, bad):
     pair(rule, lambda change: filled(**change), (good,), (bad,))
 
 
-# tensor_copy_predicated.
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])
-@pytest.mark.parametrize("predicate", ["uint8", "uint16", "uint32"])
-@pytest.mark.parametrize("reverse", [False, True])
-def test_tensor_copy_predicated(dtype, predicate, reverse):
-    def kernel(x, y, mask):
-        dst = load(x)
-        nisa.tensor_copy_predicated(dst, load(y), load(mask), reverse_pred=reverse)
-        return save(dst)
-
-    x, y = values((9, 4), dtype, 1), values((9, 4), dtype, 2)
-    mask = (values((9, 4), seed=3) > 0).astype(NUMPY[predicate]) * 7
-    chosen = (mask == 0) if reverse else (mask != 0)
-    same_bits(simulate(kernel)(x, y, mask), np.where(chosen, y, x))
-
-
-def test_predicated_copy_of_a_number_and_of_other_shapes():
-    def kernel(x, mask):
-        dst = load(x)
-        nisa.tensor_copy_predicated(dst.reshape((9, 2, 2)), 5.0, load(mask))
-        return save(dst)
-
-    x, mask = values((9, 4)), (values((9, 4), seed=3) > 0).astype(np.uint8)
-    same_bits(simulate(kernel)(x, mask), np.where(mask != 0, np.float32(5), x))
-
-
-def test_predicated_copy_leaves_unwritten_elements_unwritten():
-    def kernel(mask):
-        dst = nl.ndarray((9, 4), dtype=nl.float32)
-        nisa.tensor_copy_predicated(dst, 1.0, load(mask))
-        save(dst)
-
-    full = np.ones((9, 4), np.uint8)
-    holed = full.copy()
-    holed[5, 2] = 0
-    error = pair("uninitialized-read", kernel, (full,), (holed,), line="nisa.dma_copy(dst=out")
-    assert "src is read at [5, 2]" in str(error)
-
-
-def predicated(dst=((8, 6), F, S), src=((8, 6), F, S), predicate=((8, 6), U8, S)):
-    nisa.tensor_copy_predicated(tile(*dst), tile(*src), tile(*predicate))  # rule
-
-
-@pytest.mark.parametrize(
-    "rule, good, bad",
-    [
-        ("predicate-dtype", {}, {"predicate": ((8, 6), "int8", S)}),
-        ("same-dtype", {}, {"src": ((8, 6), "bfloat16", S)}),
-        ("free-size", {"predicate": ((8, 2, 3), U8, S)}, {"predicate": ((8, 1), U8, S)}),
-        ("free-size", {"src": ((8, 2, 3), F, S)}, {"src": ((8, 1), F, S)}),
-        ("both-psum", {"src": ((8, 6), F, P)},
-         {"src": ((8, 6), F, P), "predicate": ((8, 6), U8, P)}),
-    ],
-)  # fmt: skip
-def test_tensor_copy_predicated_rules(rule, good, bad):
-    pair(rule, lambda change: predicated(**change), (good,), (bad,))
-
-
-# select_reduce.
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int16"])
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("column", [False, True])
-def test_select_reduce(dtype, reverse, column):
-    def kernel(x, mask, other):
-        dst, largest = nl.ndarray(x.shape, dtype=dtype), nl.ndarray((9, 1), dtype=nl.float32)
-        nisa.select_reduce(
-            dst, load(mask), load(x), load(other) if column else -2.5, largest,
-            CMD.reset_reduce, reverse_pred=reverse,
-        )  # fmt: skip
-        return save(dst), save(largest)
-
-    x, other = values((9, 4), dtype), values((9, 1), seed=4)
-    mask = (values((9, 4), seed=3) > 0).astype(np.int8)
-    chosen = (mask == 0) if reverse else (mask != 0)
-    expected = np.where(chosen, x.astype(np.float32), other if column else np.float32(-2.5))
-    dst, largest = simulate(kernel)(x, mask, other)
-    if dtype == "int16":
-        np.testing.assert_array_equal(dst, np.rint(expected))
-    else:
-        same_bits(dst, rounded(expected, dtype))
-    same_bits(largest, expected.max(1, keepdims=True))
-
-
-def test_an_idle_select_reduce_spoils_the_accumulator():
-    def kernel(between):
-        x, mask = tile((8, 6)), tile((8, 6), U8)
-        dst, largest = tile((8, 6)), tile((8, 1))
-        nisa.select_reduce(dst, mask, x, 1.0, reduce_cmd=CMD.reset_reduce)
-        if between:
-            nisa.select_reduce(dst, mask, x, 1.0)
-        nisa.select_reduce(dst, mask, x, 1.0, largest, CMD.reduce)  # rule
-
-    pair("accumulator", kernel, False, True)
-
-
-def selected(
-    dst=((8, 6), F, S), predicate=((8, 6), U8, S), on_true=((8, 6), F, S), on_false=1.0,
-    reduce_res=None, **options,
-):  # fmt: skip
-    made = None if reduce_res is None else tile(*reduce_res)
-    operands = tile(*dst), tile(*predicate), tile(*on_true)
-    nisa.select_reduce(*operands, on_false, made, **options)  # rule
-
-
-@pytest.mark.parametrize(
-    "rule, good, bad",
-    [
-        ("predicate-dtype", {"predicate": ((8, 6), "int16", S)},
-         {"predicate": ((8, 6), "uint32", S)}),
-        ("select-dtype", {"on_true": ((8, 6), "int16", S)}, {"on_true": ((8, 6), "int32", S)}),
-        ("both-psum", {"on_true": ((8, 6), F, P)},
-         {"on_true": ((8, 6), F, P), "predicate": ((8, 6), U8, P)}),
-        ("reduce-cmd", {"reduce_cmd": CMD.idle}, {"reduce_cmd": CMD.reset}),
-        ("operator-reduce", {"reduce_op": nl.max}, {"reduce_op": nl.add}),
-        ("reduce-dtype", {"reduce_cmd": CMD.reset_reduce, "reduce_res": ((8, 1), F, S)},
-         {"reduce_cmd": CMD.reset_reduce, "reduce_res": ((8, 1), "int32", S)}),
-        ("free-size", {"on_true": ((8, 2, 3), F, S)}, {"on_true": ((8, 1), F, S)}),
-        ("operand-type", {"on_false": 2}, {"on_false": None}),
-    ],
-)  # fmt: skip
-def test_select_reduce_rules(rule, good, bad):
-    pair(rule, lambda change: selected(**change), (good,), (bad,))
-
-
 # Constants and filled tiles of nki.language.
 
 
 def test_filled_tiles():
     def kernel():
-        return save(nl.zeros((4, 4), nl.float32)), save(nl.ones((4, 4), nl.int8)), save(
-            nl.full((4, 4), 2.5, nl.bfloat16, buffer=P)
+        return (
+            save(nl.zeros((4, 4), nl.float32)),
+            save(nl.ones((4, 4), nl.int8)),
+            save(nl.full((4, 4), 2.5, nl.bfloat16, buffer=P)),
         )
 
     zeros, ones, full = simulate(kernel)()
     assert (zeros == 0).all() and (ones == 1).all() and (full.astype(np.float32) == 2.5).all()
 
 
-def test_filled_tiles_in_hbm_say_that_they_are_not_implemented():
-    def kernel(buffer):
-        nl.zeros((4, 4), nl.float32, buffer)  # rule
+def test_filled_tiles_in_hbm():
+    def kernel():
+        return nl.full((4, 4), 2.5, nl.float32, nl.shared_hbm)
 
-    pair("not-implemented", kernel, S, nl.shared_hbm)
+    assert (simulate(kernel)() == 2.5).all()
 
 
 def test_identity_matrices_are_shared_and_read_only():

@@ -79,6 +79,16 @@ def test_float8_goes_through_ml_dtypes(dtype):
     same_bits(stored(array, dtype), array.astype(NUMPY[dtype]))
 
 
+def test_float8_e8m0fnu_holds_powers_of_two():
+    """The nearest one, ties upwards; NaN for what has none: zero, negative and infinite numbers."""
+    array = np.array([1, 2.0**-127, 2.0**127, 1.25, 3.0, 1.5, 0, -1, np.inf, np.nan], np.float32)
+    got = stored(array, "float8_e8m0fnu")
+    same_bits(got, array.astype(NUMPY["float8_e8m0fnu"]))
+    np.testing.assert_array_equal(
+        got.view(np.uint8), [127, 0, 254, 127, 129, 128, 255, 255, 255, 255]
+    )
+
+
 @hypothesis.given(st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=50))
 def test_store_matches_astype(numbers):
     array = np.array(numbers, np.float32)

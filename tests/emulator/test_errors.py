@@ -11,7 +11,7 @@ from nki_emulator import (
     NkiValidationError,
 )  # fmt: skip
 
-from .support import nisa, nl, refused, simulate, tile
+from .support import nisa, nki, nl, refused, simulate, tile
 
 
 def innermost(t):
@@ -85,5 +85,7 @@ def test_errors_travel_between_processes():
     error = refused("free-size", kernel)
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is type(error) and str(copy) == str(error) and copy.rule == "free-size"
-    missing = refused("not-implemented", lambda: nisa.max8(None, None), line=None)
+    missing = refused(
+        "not-implemented", lambda: nki.collectives.all_reduce([], [], None, nl.add), line=None
+    )
     assert str(pickle.loads(pickle.dumps(missing))) == str(missing)

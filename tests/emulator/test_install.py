@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import nki_emulator.__main__ as command_line
+from nki_emulator import startup
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -166,10 +169,164 @@ def test_running_a_script(script):
 
 
 def test_running_a_script_on_another_target(script):
-    out = succeeds(
-        ["-m", "nki_emulator", script, "0"], NEURON_PLATFORM_TARGET_OVERRIDE="trn3"
-    )
+    out = succeeds(["-m", "nki_emulator", script, "0"], NEURON_PLATFORM_TARGET_OVERRIDE="trn3")
     assert "nc_version.gen4" in out
+
+
+TORCH_SCRIPT = """
+import sys
+import nki
+import nki.isa as nisa
+import nki.language as nl
+import torch
+
+@nki.jit
+def kernel(x):
+    t = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=t, src=x)
+    nisa.tensor_scalar(dst=t, data=t, op0=nl.multiply, operand0=2.0)
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=t)
+    return out
+
+for dtype in (torch.float32, torch.bfloat16, torch.float8_e4m3fn):
+    ones = torch.ones(1, 2).to(dtype)
+    print(kernel(ones), nki.simulate(kernel)(ones)[0])
+"""
+TORCH_OUTPUT = (
+    "tensor([[2., 2.]]) tensor([2., 2.])\n"
+    "tensor([[2., 2.]], dtype=torch.bfloat16) tensor([2., 2.], dtype=torch.bfloat16)\n"
+    "tensor([[2., 2.]], dtype=torch.float8_e4m3fn) tensor([2., 2.], dtype=torch.float8_e4m3fn)\n"
+)
+
+
+def test_running_a_script_with_torch(tmp_path):
+    pytest.importorskip("torch")
+    path = tmp_path / "with_torch.py"
+    path.write_text(TORCH_SCRIPT)
+    assert succeeds(["-m", "nki_emulator", path], NKI_SIMULATOR="1") == TORCH_OUTPUT
+
+
+# Which nki a script gets.
+
+WHICH = "import nki.language\nimport nki\nprint(nki.__name__, nki.jit)\n"
+REAL = "jit = 'the real one'\n"
+PLACEHOLDER = "__version__ = '0.0'\n"
+
+
+def make_nki(folder, text):
+    make_module(folder, text)
+    (folder / "nki" / "language.py").write_text("")
+
+
+@pytest.fixture
+def which(tmp_path):
+    path = tmp_path / "scripts" / "which.py"
+    path.parent.mkdir()
+    path.write_text(WHICH)
+    return path
+
+
+@pytest.mark.parametrize(
+    "text, expected", [(REAL, "nki the real one"), (PLACEHOLDER, "nki_emulator.nki <function")]
+)
+def test_a_script_gets_the_real_nki_but_no_placeholder(tmp_path, which, text, expected):
+    make_nki(tmp_path, text)
+    out = succeeds(["-m", "nki_emulator", which], extra_path=[tmp_path])
+    assert out.startswith(expected)
+
+
+# NKI_SIMULATOR=1 python script.py, in an environment where that was asked for.
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """A site-packages folder in which the emulator was enabled."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    assert Path(startup.enable(folder)) == folder / "nki_emulator.pth"
+    # A folder on PYTHONPATH is not a site folder, whose .pth files Python reads when it starts.
+    (tmp_path / "sitecustomize.py").write_text(f"import site\nsite.addsitedir({str(folder)!r})\n")
+    return tmp_path
+
+
+def test_a_plain_script_runs_on_the_emulator(environment, script):
+    options = {"extra_path": [environment], "NKI_SIMULATOR": "1"}
+    status, out, err = run([script, "0"], **options)
+    assert (status, out) == (0, "['0'] [[3. 3. 3.]] nc_version.gen3\n"), err
+    succeeds(
+        """
+        import sys
+        assert "nki_emulator" not in sys.modules and "numpy" not in sys.modules
+        assert sys.path[1].endswith("startup") or sys.path[0].endswith("startup")
+        from nki import jit
+        import nki, nki_emulator
+        assert nki is sys.modules["nki"] and nki_emulator.install() is nki
+        assert not [entry for entry in sys.path if entry.endswith("startup")]
+        """,
+        **options,
+    )
+
+
+def test_a_plain_script_with_torch(environment, tmp_path):
+    pytest.importorskip("torch")
+    path = tmp_path / "with_torch.py"
+    path.write_text(TORCH_SCRIPT)
+    assert succeeds([path], extra_path=[environment], NKI_SIMULATOR="1") == TORCH_OUTPUT
+
+
+@pytest.mark.parametrize("variables", [{}, {"NKI_SIMULATOR": "0"}])
+def test_without_the_variable_nothing_changes(environment, variables):
+    succeeds(
+        """
+        import importlib.util, sys
+        assert importlib.util.find_spec("nki") is None
+        assert not [entry for entry in sys.path if entry.endswith("startup")]
+        """,
+        extra_path=[environment],
+        **variables,
+    )
+
+
+@pytest.mark.parametrize(
+    "text, expected", [(REAL, "nki the real one"), (PLACEHOLDER, "nki_emulator.nki <function")]
+)
+def test_a_plain_script_gets_the_real_nki_but_no_placeholder(environment, which, text, expected):
+    make_nki(environment, text)
+    out = succeeds([which], extra_path=[environment], NKI_SIMULATOR="1")
+    assert out.startswith(expected)
+    out = run([which], extra_path=[environment])[1]
+    assert out == ("nki the real one\n" if text == REAL else "")
+
+
+def test_the_folder_alone_does_not_provide_nki(which):
+    """On the import path without the variable it behaves as if it were not there."""
+    status, _, err = run([which], extra_path=[startup.FOLDER])
+    assert status == 1 and "ModuleNotFoundError: No module named 'nki'" in err
+    assert succeeds([which], extra_path=[startup.FOLDER], NKI_SIMULATOR="1").startswith("nki_emul")
+
+
+def test_enable_and_disable_write_and_remove_one_file(tmp_path):
+    path = Path(startup.enable(tmp_path))
+    assert [p.name for p in tmp_path.iterdir()] == ["nki_emulator.pth"]
+    assert path.read_text().count("\n") == 1 and path.read_text().startswith("import ")
+    assert startup.enable(tmp_path) == str(path)
+    assert startup.disable(tmp_path) == str(path) and not list(tmp_path.iterdir())
+    assert startup.disable(tmp_path) is None
+
+
+def test_the_command_names_the_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(startup.sysconfig, "get_path", lambda name: str(tmp_path / name))
+    assert command_line.main(["enable"]) == 1
+    assert "No such file or directory" in capsys.readouterr().err
+    (tmp_path / "purelib").mkdir()
+    file = tmp_path / "purelib" / "nki_emulator.pth"
+    assert command_line.main(["enable"]) == 0 and file.exists()
+    assert capsys.readouterr().out == f"wrote {file}\n"
+    assert command_line.main(["disable"]) == 0 and not file.exists()
+    assert capsys.readouterr().out == f"removed {file}\n"
+    assert command_line.main(["disable"]) == 0
+    assert capsys.readouterr().out == "nothing to remove\n"
 
 
 def test_an_error_in_a_script_shows_its_line(script):

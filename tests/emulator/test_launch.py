@@ -214,6 +214,14 @@ def ignores(x, y=None):
         ("argument-shape", np.zeros((1, 2), np.float32), np.zeros((0, 2), np.float32)),
         ("argument-list", (1, 2), [1, 2]),
         ("argument-list", ((1, 2),), ([1, 2],)),
+        ("argument-type", 2**31 - 1, 2**40),
+        ("argument-type", np.int32(-3), -(2**31) - 1),
+        ("argument-type", {"1": 2}, {1: 2}),
+        ("argument-type", (1, 2), {1, 2}),
+        ("argument-type", 1.5, 1j),
+        ("argument-type", max, range(3)),
+        ("argument-type", nl.NKIObject(), object()),
+        ("argument-type", (None, "a", True), (None, b"a")),
         ("argument-device", torch.zeros(2, 2), torch.zeros(2, 2, device="meta")),
     ],
 )
@@ -364,7 +372,6 @@ def test_grid_rules():
         with pytest.raises(NkiArgumentError) as caught:
             double[lnc]
         assert caught.value.rule == "lnc"
-
 
 
 # Loops of nki.language.

@@ -142,26 +142,181 @@ def test_small_tiles_share_a_bank_and_never_cross_its_boundary():
 # Explicit addresses.
 
 
-def two(first, second, buffer=nl.sbuf, shape=(64, 100)):
-    kept = [nl.ndarray(shape, dtype=nl.float32, buffer=buffer, address=first)]
-    kept.append(nl.ndarray(shape, dtype=nl.float32, buffer=buffer, address=second))  # rule
+def test_an_address_is_partition_and_byte():
+    def kernel():
+        t = nl.ndarray((32, 100), dtype=nl.bfloat16, address=(64, 400))
+        assert (t.storage.partition, t.storage.address) == (64, 400)
+        assert (t[:, 3:5].storage.address, t.start_partition) == (400, 64)
+        nisa.memset(dst=t, value=1.0)
+
+    simulate(kernel)()
 
 
-def test_overlapping_addresses_are_refused():
-    pair("address-overlap", two, ((0, 0), (0, 400)), ((0, 0), (0, 396)))
-    pair("address-overlap", two, ((0, 0), (64, 0)), ((0, 0), (32, 0)))
+def test_addresses_stay_within_the_memory():
+    def kernel(address, buffer, dtype=nl.float32):
+        nl.ndarray((64, 100), dtype=dtype, buffer=buffer, address=address)  # rule
+
+    pair("address", kernel, ((64, 0), nl.sbuf), ((65, 0), nl.sbuf))
+    pair("address", kernel, ((64, 0), nl.sbuf), ("top", nl.sbuf))
+    pair("address", kernel, (None, nl.shared_hbm), ((0, 0), nl.shared_hbm))
+    end = 224 * KIB - 400
+    pair("sbuf-full", kernel, ((0, end), nl.sbuf), ((0, end + 4), nl.sbuf))
+    pair("psum-full", kernel, ((0, 7 * 2048), nl.psum), ((0, 8 * 2048), nl.psum))
+    pair("address-alignment", kernel, ((0, 8), nl.sbuf), ((0, 6), nl.sbuf))
 
 
-def test_an_address_may_be_used_again_when_its_tile_is_gone():
-    def kernel(keep):
-        kept = []
-        for _ in range(2):
-            t = nl.ndarray((64, 100), dtype=nl.float32, address=(0, 0))  # rule
-            if keep:
-                kept.append(t)
-            del t
+def test_an_address_in_psum_is_the_start_of_a_bank(on_target):
+    def kernel(byte):
+        nl.ndarray((64, 100), dtype=nl.float32, buffer=nl.psum, address=(0, byte))  # rule
+
+    pair("psum-address", kernel, 3 * 2048, 3 * 2048 + 400)
+    on_target("trn3")
+    pair("psum-address", kernel, 3 * 2048, 3 * 2048 + 400)
+
+
+# Two tiles on the same bytes: use of one ends the use of the other.
+
+
+def reused(first, second, shape=(64, 100), buffer=nl.sbuf, columns=slice(0, 100)):
+    """The older tile is read after the newer one was written."""
+    older = nl.ndarray(shape, dtype=nl.float32, buffer=buffer, address=first, name="older")
+    nisa.memset(dst=older, value=1.0)
+    newer = nl.ndarray(shape, dtype=nl.float32, buffer=buffer, address=second, name="newer")
+    nisa.memset(dst=newer, value=2.0)  # takes the bytes
+    nisa.tensor_copy(dst=tile(shape)[:, columns], src=older[:, columns])  # rule
+
+
+@pytest.mark.parametrize(
+    "good, bad",
+    [
+        (((0, 0), (0, 400)), ((0, 0), (0, 396))), (((0, 400), (0, 0)), ((0, 396), (0, 0))),
+        (((0, 0), (64, 0)), ((0, 0), (0, 0))), (((64, 0), (0, 0)), ((64, 8), (64, 4))),
+        (((0, 0), (64, 0), (32, 100)), ((64, 0), (64, 0), (32, 100))),
+    ],
+)  # fmt: skip
+def test_reading_bytes_that_another_tile_has_overwritten(good, bad):
+    error = pair("address-overlap", reused, good, bad)
+    assert isinstance(error, NkiCapacityError)
+    text = str(error)
+    assert "newer float32" in text and "older float32" in text
+    # The line that reads, the ones that allocated both tiles, and the one that overwrote.
+    assert text.count("test_memory.py:") == 4
+
+
+def test_only_the_bytes_that_were_overwritten_are_lost():
+    # The tiles share the last column of the older and the first of the newer.
+    pair(
+        "address-overlap", reused,
+        ((0, 0), (0, 396), (64, 100), nl.sbuf, slice(0, 99)),
+        ((0, 0), (0, 396), (64, 100), nl.sbuf, slice(98, 100)),
+    )  # fmt: skip
+
+
+def test_psum_banks_are_reused_in_the_same_way():
+    pair(
+        "address-overlap", reused,
+        ((0, 0), (0, 2048), (64, 100), nl.psum), ((0, 2048), (0, 2048), (64, 100), nl.psum),
+    )  # fmt: skip
+
+
+def test_accumulating_on_an_overwritten_psum_tile():
+    def kernel(byte):
+        operand = tile((64, 64))
+        older, newer = (
+            nl.ndarray((64, 64), dtype=nl.float32, buffer=nl.psum, address=(0, at))
+            for at in (0, byte)
+        )
+        nisa.nc_matmul(dst=older, stationary=operand, moving=operand)
+        nisa.nc_matmul(dst=newer, stationary=operand, moving=operand)
+        nisa.nc_matmul(dst=older, stationary=operand, moving=operand, accumulate=True)  # rule
+
+    pair("address-overlap", kernel, 2048, 0)
+
+
+def test_stacked_scopes_reuse_bytes():
+    """The allocator page of the documentation: an inner scope's bytes are used again while its
+    names still exist."""
+
+    def kernel(read_again):
+        kept = tile((128, 256), nl.bfloat16)
+        inner = [
+            nl.ndarray((128, 256), dtype=nl.bfloat16, address=(0, 1024 + 512 * i)) for i in range(2)
+        ]
+        for t in inner:
+            nisa.tensor_copy(dst=t, src=kept)
+        later = nl.ndarray((128, 512), dtype=nl.bfloat16, address=(0, 1024))
+        nisa.memset(dst=later, value=3.0)
+        assert (later.array == 3).all()
+        if read_again:
+            nisa.tensor_copy(dst=kept, src=inner[1])  # rule
 
     pair("address-overlap", kernel, False, True)
+
+
+def test_rotating_buffers():
+    """Buffer i uses the bytes of buffer i - depth; reading one that has been rotated out fails."""
+
+    def kernel(depth, back):
+        buffers = []
+        for i in range(6):
+            buffers.append(nl.ndarray((8, 4), dtype=nl.float32, address=(0, i % depth * 16)))
+            nisa.memset(dst=buffers[i], value=float(i))
+            if i >= back:
+                nisa.tensor_copy(dst=tile((8, 4)), src=buffers[i - back])  # rule
+
+    pair("address-overlap", kernel, (3, 2), (3, 3))
+    pair("address-overlap", kernel, (1, 0), (1, 1))
+
+
+def test_writing_through_the_older_name_takes_the_bytes_back():
+    def kernel(read_newer):
+        older, newer = (nl.ndarray((8, 4), dtype=nl.float32, address=(0, 0)) for _ in range(2))
+        nisa.memset(dst=newer, value=1.0)
+        nisa.memset(dst=older[:, 1:3], value=2.0)
+        nisa.tensor_copy(dst=tile((8, 2)), src=older[:, 1:3])
+        nisa.tensor_copy(dst=tile((8, 1)), src=newer[:, 3:4])
+        if read_newer:
+            nisa.tensor_copy(dst=tile((8, 2)), src=newer[:, 0:2])  # rule
+
+    error = pair("address-overlap", kernel, False, True)
+    assert "read at [0, 1]" in str(error)
+
+
+@pytest.mark.parametrize("precise", ["0", "1"])
+def test_tiles_of_different_dtypes_lose_the_right_elements(monkeypatch, precise):
+    monkeypatch.setenv("NKI_PRECISE_FP", precise)
+
+    def kernel(first_half):
+        older = nl.ndarray((4, 8), dtype=nl.bfloat16, address=(0, 0))  # bytes 0..15
+        nisa.memset(dst=older, value=1.0)
+        newer = nl.ndarray((4, 4), dtype=nl.float32, address=(0, 0))
+        nisa.memset(dst=newer[:, 2:4], value=2.0)  # bytes 8..15
+        part = older[:, 0:4] if first_half else older[:, 3:5]
+        nisa.tensor_copy(dst=tile((4, part.shape[1]), nl.bfloat16), src=part)  # rule
+
+    pair("address-overlap", kernel, True, False)
+
+
+def test_views_of_another_size_follow_the_lost_bytes():
+    def kernel(column):
+        older = nl.ndarray((4, 4), dtype=nl.float32, address=(0, 0))
+        nisa.memset(dst=older, value=1.0)
+        newer = nl.ndarray((4, 2), dtype=nl.float32, address=(0, 0))
+        nisa.memset(dst=newer.view(nl.uint8)[:, 5:6], value=2)
+        nisa.tensor_copy(dst=tile((4, 1)), src=older[:, column : column + 1])  # rule
+
+    pair("address-overlap", kernel, 0, 1)
+    pair("address-overlap", kernel, 2, 1)
+
+
+def test_an_overwritten_element_is_shown_as_such():
+    def kernel():
+        older, newer = (nl.ndarray((2, 2), dtype=nl.float32, address=(0, 0)) for _ in range(2))
+        nisa.memset(dst=older, value=1.0)
+        nisa.memset(dst=newer[:, 1:2], value=2.0)
+        assert str(older).splitlines()[1:] == ["[[1.0 -]", " [1.0 -]]"]
+
+    simulate(kernel)()
 
 
 def test_addressed_and_placed_tiles_keep_clear_of_each_other():
@@ -174,18 +329,33 @@ def test_addressed_and_placed_tiles_keep_clear_of_each_other():
     assert session.allocate((128, 100), nl.uint8, nl.sbuf).storage.address == 400
 
 
-def test_addresses_stay_within_the_memory():
-    def kernel(address, buffer, dtype=nl.float32):
-        nl.ndarray((64, 100), dtype=dtype, buffer=buffer, address=address)  # rule
+def test_a_placed_tile_moves_out_of_the_way():
+    session = Session()
+    placed = session.allocate((128, 1000), nl.uint8, nl.sbuf)
+    fixed = session.allocate((64, 100), nl.uint8, nl.sbuf, address=(0, 0))
+    assert (fixed.storage.address, placed.storage.address) == (0, 100)
+    assert session.sbuf.used == 1100
+    del fixed
+    assert session.sbuf.used == 1000
 
-    pair("address", kernel, ((64, 0), nl.sbuf), ((65, 0), nl.sbuf))
-    pair("address", kernel, ((64, 0), nl.sbuf), ("top", nl.sbuf))
-    pair("address", kernel, (None, nl.shared_hbm), ((0, 0), nl.shared_hbm))
-    end = 224 * KIB - 400
-    pair("sbuf-full", kernel, ((0, end), nl.sbuf), ((0, end + 4), nl.sbuf))
-    pair("psum-full", kernel, ((0, 16384 - 400), nl.psum), ((0, 16384), nl.psum))
-    pair("psum-bank", kernel, ((0, 2048 - 400), nl.psum), ((0, 2048 - 396), nl.psum))
-    pair("address-alignment", kernel, ((0, 8), nl.sbuf), ((0, 6), nl.sbuf))
+    def kernel(size):
+        kept = [nl.ndarray((128, size), dtype=nl.uint8)]
+        kept.append(nl.ndarray((1, KIB), dtype=nl.uint8, address=(0, 0)))  # rule
+
+    pair("sbuf-full", kernel, 223 * KIB, 223 * KIB + 4)
+
+
+def test_bytes_that_tiles_share_count_once():
+    session = Session()
+    kept = [session.allocate((64, 400), nl.uint8, nl.sbuf, address=(0, 0))]
+    kept.append(session.allocate((64, 400), nl.uint8, nl.sbuf, address=(64, 0)))
+    assert session.sbuf.used == 400
+    kept.append(session.allocate((32, 400), nl.uint8, nl.sbuf, address=(32, 200)))
+    assert session.sbuf.used == 600
+    kept.append(session.allocate((128, 8), nl.uint8, nl.sbuf))
+    assert session.sbuf.used == 608 == session.sbuf.peak
+    kept.clear()
+    assert session.sbuf.used == 0
 
 
 # Targets.
@@ -225,9 +395,18 @@ def test_tile_size_follows_the_target(on_target):
         assert size.psum_fmax == 512
 
 
-def test_psum_banks_reserved_for_lowered_transposes(monkeypatch):
-    monkeypatch.setenv("NKI_DMA_TRANSPOSE_AS_PE_TRANSPOSE", "1")
-    assert nl.tile_size.psum_num_banks == 7
+@pytest.mark.parametrize("target, banks", [("trn1", 8), ("trn2", 7), ("trn3", 7)])
+def test_a_psum_bank_is_reserved_for_lowered_transposes(monkeypatch, on_target, target, banks):
+    monkeypatch.setenv("NKI_DMA_TRANSPOSE_AS_PE_TRANSPOSE", "true")
+    on_target(target)
+    assert nl.tile_size.psum_num_banks == banks
+
+    def kernel(count):
+        kept = []
+        for _ in range(count):
+            kept.append(nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum))  # rule
+
+    pair("psum-full", kernel, banks, banks + 1)
 
 
 def test_generation_is_visible_to_the_kernel(on_target):

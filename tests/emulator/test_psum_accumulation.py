@@ -165,15 +165,3 @@ def test_bfloat16_psum_rounds_after_every_product(on_target):
     got = simulate(kernel)(X, W).astype(np.float32)
     np.testing.assert_allclose(got, once + PRODUCT, rtol=2**-8, atol=1e-2)
     assert got.dtype == np.float32 and (got != 2 * PRODUCT).any()
-
-
-def test_reading_psum_through_another_width_and_region():
-    """States follow elements; a write through a view of another width is refused, not guessed."""
-
-    def kernel(x, w, dtype):
-        stationary, moving = operands(x, w)
-        acc = psum()
-        nisa.nc_matmul(acc[:, 0:48], stationary, moving[:, 0:48])
-        nisa.memset(dst=acc[:, 48:96].view(dtype), value=0)  # rule
-
-    pair("psum-view-dtype", kernel, (X, W, nl.int32), (X, W, nl.int16))

@@ -4,9 +4,10 @@ import math
 
 import torch
 
-from nki_emulator import NkiWarning
+from nki_emulator import NkiError, NkiWarning
 from nki_emulator.functions import erf_float64
 
+from .numeric import DTYPES, converted, f32
 from .support import (
     FLOATS,
     load,
@@ -142,6 +143,22 @@ def test_scale_and_bias(scale, bias):
     same_bits(simulate(kernel)(x, s, b), (x * factor + np.float32(1) * term).astype(np.float32))
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("out", DTYPES)
+def test_activation_dtypes(dtype, out):
+    x = values((7, 2, 3), dtype)
+    got = simulate(lambda x: apply(x, nl.square, out, scale=0.3, bias=0.5))(x)
+    wide = f32(x) * np.float32(0.3) + np.float32(0.5)
+    same_bits(got, converted(wide * wide, out))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_bias_of_any_dtype(dtype):
+    x, b = values((9, 4)), values((9, 1), dtype, 1)
+    got = simulate(lambda x, b: apply(x, nl.copy, nl.float32, bias=load(b)))(x, b)
+    same_bits(got, x + f32(b))
+
+
 def test_activation_in_place_and_through_views():
     def kernel(x):
         t = load(x)
@@ -167,6 +184,37 @@ def test_a_zero_stride_destination_is_a_throw_away():
 
 
 # Running sums.
+
+
+def test_a_reduce_res_within_dst_keeps_the_sum():
+    """NKI 0.6 release notes: a reduce_res that aliases dst does not lose the result."""
+
+    def kernel(x):
+        dst, t = nl.ndarray(x.shape, dtype=nl.float32), load(x)
+        nisa.activation_reduce(dst, nl.square, t, nl.add, dst[:, 2:3])
+        nisa.activation(t, nl.copy, t, reduce_op=nl.add, reduce_res=t[:, 0:1],
+                        reduce_cmd=CMD.reset_reduce)  # fmt: skip
+        return save(dst), save(t)
+
+    x = values((9, 5), "int8").astype(np.float32)
+    dst, t = x * x, x.copy()
+    dst[:, 2], t[:, 0] = (x * x).sum(1), x.sum(1)
+    for got, expected in zip(simulate(kernel)(x), (dst, t)):
+        same_bits(got, expected)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_sum_is_rounded_to_reduce_res(dtype):
+    def kernel(x):
+        total = nl.ndarray((9, 1), dtype=dtype, buffer=P)
+        nisa.activation_reduce(
+            nl.ndarray(x.shape, dtype=nl.int8), nl.copy, load(x), nl.add, total, scale=0.5
+        )
+        return save(total)
+
+    x = values((9, 3), "int8")
+    expected = f32(x).sum(1, keepdims=True) * np.float32(0.5)
+    same_bits(simulate(kernel)(x), converted(expected, dtype))
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -279,12 +327,20 @@ def test_gen2_takes_a_bias_column_only(on_target):
     )  # fmt: skip
 
 
+def test_prelu_belongs_to_activate2():
+    with pytest.raises(NkiError, match="nl.prelu needs a slope; use nisa.activate2"):
+        simulate(lambda: activated(op=nl.prelu))()
+
+
 @pytest.mark.parametrize(
     "name, inside, outside",
     [
-        ("log", 2.0**-64, 2.0**-65), ("sqrt", 2.0**118, 2.0**119), ("rsqrt", 1.0, 0.0),
+        ("log", 2.0**-64, 2.0**-65), ("log", 2.0**64, 2.0**65), ("log", 1.0, 0.0),
+        ("sqrt", 2.0**118, 2.0**119), ("sqrt", 2.0**-116, 0.0), ("sqrt", 1.0, -1.0),
+        ("rsqrt", 2.0**-87, 0.0), ("rsqrt", 2.0**97, 2.0**98),
         ("reciprocal", -(2.0**42), 2.0**43), ("reciprocal", 2.0**-42, 0.0),
-        ("sin", -3.1415925, 3.1416), ("arctan", 1.5707, 1.5709),
+        ("sin", -3.1415925, 3.1416), ("sin", np.pi, -3.1416), ("arctan", 1.5707, 1.5709),
+        ("arctan", -np.pi / 2, -1.5709),
     ],
 )  # fmt: skip
 def test_a_value_outside_the_documented_range_warns(recwarn, name, inside, outside):

@@ -2,7 +2,7 @@
 
 import ast
 
-from ..api import INTEGER_DTYPES, ISA, PACKED_DTYPES
+from ..api import INTEGER_DTYPES, ISA, LANGUAGE, PACKED_DTYPES
 from ..ast_tools import text
 from ..tensor_views import sizes
 from ..values import Constant, EnumMember, Tensor
@@ -14,7 +14,10 @@ PERMUTATIONS = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 
 TWO_BYTES = frozenset({"bfloat16", "float16", "int16", "uint16"})
 
-DMA = frozenset(f"{ISA}.{name}" for name in ("dma_copy", "dma_compute", "dma_transpose"))
+# nki.language.store is a DMA copy of its `value`.
+DMA = frozenset(
+    (f"{ISA}.dma_copy", f"{ISA}.dma_compute", f"{ISA}.dma_transpose", f"{LANGUAGE}.store")
+)
 
 
 def check(unit, context):
@@ -31,7 +34,7 @@ def check(unit, context):
 
 
 def check_buffers(unit, context, call):
-    for name in ("dst", "src"):
+    for name in ("dst", "src", "value"):
         if name in call.nodes:
             check_buffer(unit, context, name, call.nodes[name], call.value(name))
     sources = call.nodes.get("srcs")

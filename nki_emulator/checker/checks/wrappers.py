@@ -31,8 +31,9 @@ def check(unit, context):
 def broken_rule(call):
     if call.path in NO_DEVICE_FUNCTION:
         return "E15-no-device-function"
-    if call.path == "nki.language.power" and is_number(call.value("y")):
-        return "E15-scalar-power"
+    if call.path == "nki.language.power":
+        if is_number(call.value("x")) or is_number(call.value("y")):
+            return "E15-scalar-power"
     if call.path == "nki.language.matmul":
         if call.values.get("transpose_x", Constant(False)) == Constant(False):
             return "E15-matmul"
