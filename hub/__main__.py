@@ -1,13 +1,16 @@
-"""Command line: build, check and publish the Hub variants."""
+"""Command line: build, check and publish the Hub variants, and keep track of the public API."""
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
 from hub.build import build
 from hub.check import check
 from hub.manifest import read_manifest
-from hub.publish import Publication, PublishError, publish
+from hub.provenance import git_state
+from hub.public_api import ApiError, check_api, read_api, record_api
+from hub.publish import Publication, PublishError, check_checkout, publish
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -15,7 +18,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return options.run(options)
-    except (FileNotFoundError, PublishError, ValueError) as error:
+    except (ApiError, FileNotFoundError, PublishError, ValueError) as error:
         print(f"neuron-vit-hub: {error}", file=sys.stderr)
         return 1
 
@@ -37,6 +40,11 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--dry-run", action="store_true", help="only list what would be published")
     command.add_argument("--allow-dirty", action="store_true", help="even if not from a commit")
     command.set_defaults(run=_publish)
+
+    command = commands.add_parser("public-api", help="print the public API as JSON")
+    command.add_argument("--check", action="store_true", help="compare it with the record instead")
+    command.add_argument("--record", action="store_true", help="record it instead")
+    command.set_defaults(run=_public_api)
     return parser
 
 
@@ -60,10 +68,24 @@ def _check(options: argparse.Namespace) -> int:
 
 def _publish(options: argparse.Namespace) -> int:
     repo_id = options.repo_id or read_manifest(options.root).repo_id
+    if not options.allow_dirty:
+        check_checkout(_out(options), git_state(options.root))
     publication = publish(
         _out(options), repo_id, allow_dirty=options.allow_dirty, dry_run=options.dry_run
     )
     print(_summary(publication))
+    return 0
+
+
+def _public_api(options: argparse.Namespace) -> int:
+    if options.record:
+        print(f"recorded in {record_api(options.root)}")
+        return 0
+    if options.check:
+        changes = check_api(options.root)
+        print("\n".join(changes) or "as recorded")
+        return 1 if changes else 0
+    print(json.dumps(read_api(read_manifest(options.root).package), indent=2))
     return 0
 
 

@@ -4,8 +4,9 @@
     <out>/benchmarks/          the scripts for `kernels benchmark`
     <out>/CARD.md              the page of the repository
 
-The output depends on the files and the commit alone: two builds of one commit are equal byte for
-byte, wherever they are made.
+The output depends on the commit alone: two builds of one commit are equal byte for byte, wherever
+they are made. Files that git ignores are in no commit and stay behind; changes that are not
+committed are built and said to be uncommitted.
 """
 
 import hashlib
@@ -17,7 +18,7 @@ from kernels._rust import Digest, DigestAlgorithm
 
 from hub.card import render_card
 from hub.manifest import Manifest, read_manifest
-from hub.provenance import GitState, git_state
+from hub.provenance import GitState, git_state, ignored_files
 
 # What differs between variants: these are written, not copied.
 GENERATED = ("_ops.py", "metadata.json")
@@ -54,8 +55,9 @@ def build(root: Path, out: Path) -> list[Path]:
     else there.
     """
     manifest = read_manifest(root)
-    sources = _sources(manifest)
     git = git_state(root)
+    ignored = ignored_files(root) if git else frozenset()
+    sources = _sources(manifest, ignored)
     unique_id = _unique_id(manifest, sources) + ("_dirty" if git and git.dirty else "")
 
     out.mkdir(parents=True, exist_ok=True)
@@ -66,18 +68,20 @@ def build(root: Path, out: Path) -> list[Path]:
         variant = out / f"torch-{backend}"
         name = f"_{manifest.module}_{backend}_{unique_id}"
         _copy(sources, variant)
-        (variant / "_ops.py").write_text(_OPS.format(name=name))
+        (variant / "_ops.py").write_text(_OPS.format(name=name), encoding="utf-8")
         metadata = _metadata(manifest, backend, name, variant, git)
-        (variant / "metadata.json").write_text(json.dumps(metadata, indent=2) + "\n")
+        text = json.dumps(metadata, indent=2) + "\n"
+        (variant / "metadata.json").write_text(text, encoding="utf-8")
         variants.append(variant)
 
     benchmarks = sorted((root / "benchmarks").glob("benchmark*.py"))
-    _copy({path.name: path for path in benchmarks}, out / "benchmarks")
-    (out / "CARD.md").write_text(render_card(manifest))
+    kept = {path.name: path for path in benchmarks if path.resolve() not in ignored}
+    _copy(kept, out / "benchmarks")
+    (out / "CARD.md").write_text(render_card(manifest), encoding="utf-8")
     return variants
 
 
-def _sources(manifest: Manifest) -> dict[str, Path]:
+def _sources(manifest: Manifest, ignored: frozenset[Path]) -> dict[str, Path]:
     """Map each path inside the package to the file with its content, links followed."""
     package = manifest.package
     if not (package / "__init__.py").is_file():
@@ -91,12 +95,13 @@ def _sources(manifest: Manifest) -> dict[str, Path]:
             if path.is_dir():
                 folders.append(path)
             elif path.relative_to(package).as_posix() not in GENERATED:
-                found[path.relative_to(package).as_posix()] = path
+                if path.resolve() not in ignored:
+                    found[path.relative_to(package).as_posix()] = path
     return dict(sorted(found.items()))
 
 
 def _unique_id(manifest: Manifest, sources: dict[str, Path]) -> str:
-    digest = hashlib.sha256(f"{manifest.name} {manifest.version}\n".encode())
+    digest = hashlib.sha256(f"{_BUILDER} {manifest.name} {manifest.version}\n".encode())
     for name, path in sources.items():
         digest.update(f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     return digest.hexdigest()[:_UNIQUE_ID_DIGITS]

@@ -19,7 +19,8 @@ from hub.arrows import wrong_imports_in_package
 from hub.build import GENERATED
 from hub.source import literal_all
 
-# The oldest Python that the kernels library runs on.
+# The oldest Python that a kernel on the Hub has to support (the kernels library's documentation,
+# "Kernel requirements").
 OLDEST_PYTHON = (3, 9)
 # The kernels library knows which Python dependencies a backend may have; these are ours.
 PYTHON_DEPENDS = {"cpu": [], "neuron": ["nki"]}
@@ -39,6 +40,10 @@ _REGISTRATIONS = (
 )
 # Namespaces of torch's own operators.
 _TORCH_NAMESPACES = ("aten", "prim", "prims", "higher_order")
+# What the metadata of all variants must say alike.
+_COMMON_METADATA = ("name", "version", "license", "upstream", "source")
+# Ends the name of a class that transformers builds in place of a layer; it may have a constructor.
+_LAYOUT = "Layout"
 _LAYER_MEMBERS = ("forward", "can_torch_compile", "has_backward")
 
 
@@ -59,7 +64,7 @@ def check(folder: Path) -> list[Finding]:
     if not variants:
         return [Finding(str(folder), "no variant (torch-<backend>) in it; build it first")]
     findings = [finding for variant in variants for finding in _check_text(variant)]
-    findings += _disagreements(variants)
+    findings += _disagreements(variants) + _metadata_disagreements(variants)
     # Code that breaks a rule is not run.
     return findings or _check_imports(variants)
 
@@ -76,7 +81,7 @@ def _check_text(variant: Path) -> list[Finding]:
         name = path.relative_to(variant).as_posix()
         findings += [
             Finding(f"{variant.name}/{name}:{line}", message)
-            for line, message in check_source(path.read_text(), name)
+            for line, message in check_source(path.read_text(encoding="utf-8"), name)
         ]
     return findings
 
@@ -127,7 +132,8 @@ def _check_metadata(variant: Path, metadata: Metadata) -> list[Finding]:
     if not (metadata.id.startswith(prefix) and metadata.id.isidentifier()):
         findings.append(Finding(place, f"id is {metadata.id!r}, not {prefix}<unique id>"))
     operators = variant / "_ops.py"
-    if not operators.is_file() or f'"{metadata.id}"' not in operators.read_text():
+    text = operators.read_text(encoding="utf-8") if operators.is_file() else ""
+    if f'"{metadata.id}"' not in text:
         message = f"does not name the operator namespace of this build, {metadata.id!r}"
         findings.append(Finding(f"{variant.name}/_ops.py", message))
     if metadata.provenance is None:
@@ -171,7 +177,11 @@ def _layers_with_state(tree: ast.Module) -> list[tuple[int, str]]:
     """Find members that the kernels library refuses in a layer: it lends `forward` and no more."""
     findings = []
     for layer in tree.body:
-        for member in layer.body if isinstance(layer, ast.ClassDef) else []:
+        if not isinstance(layer, ast.ClassDef):
+            continue
+        if layer.name.startswith("_") or layer.name.endswith(_LAYOUT):
+            continue
+        for member in layer.body:
             if isinstance(member, ast.AnnAssign) and member.value is None:
                 continue
             names = [getattr(member, "name", None)]
@@ -199,6 +209,8 @@ def _check_imports(variants: list[Path]) -> list[Finding]:
         for name in result["missing"]:
             message = f"__all__ names {name!r}, which does not exist"
             findings.append(Finding(f"{variant.name}/__init__.py", message))
+        for message in result["layers"]:
+            findings.append(Finding(f"{variant.name}: layers", message))
         if result["foreign"]:
             modules = ", ".join(result["foreign"])
             findings.append(Finding(variant.name, f"importing it also imports {modules}"))
@@ -218,4 +230,25 @@ def _disagreements(variants: list[Path]) -> list[Finding]:
             if differs and not (name in GENERATED and name in contents[0] and name in files):
                 message = f"is not the same as in {variants[0].name}"
                 findings.append(Finding(f"{variant.name}/{name}", message))
+    return findings
+
+
+def _metadata_disagreements(variants: list[Path]) -> list[Finding]:
+    """Compare the metadata of each variant with the first's; what cannot be read is left out."""
+    said = []
+    for variant in variants:
+        try:
+            metadata = json.loads((variant / "metadata.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        values = {key: metadata.get(key) for key in _COMMON_METADATA}
+        values["kernel in provenance"] = (metadata.get("provenance") or {}).get("kernel")
+        said.append((variant.name, values))
+    findings = []
+    for name, values in said[1:]:
+        for key, value in values.items():
+            first = said[0][1][key]
+            if value != first:
+                message = f"{key} is {value!r}, in {said[0][0]} it is {first!r}"
+                findings.append(Finding(f"{name}/metadata.json", message))
     return findings

@@ -49,7 +49,7 @@ def read_manifest(root: Path) -> Manifest:
             f"{path} does not exist; run this in a checkout of the kernel, or name one with --root"
         )
     Build.open(root)
-    document = tomlkit.parse(path.read_text()).unwrap()
+    document = tomlkit.parse(path.read_text(encoding="utf-8")).unwrap()
     if "torch-noarch" not in document:
         raise ValueError(f"{path} has no [torch-noarch] table; only such kernels can be built here")
     general = document["general"]

@@ -1,4 +1,4 @@
-"""Which commit a checkout stands at, and whether it differs from that commit."""
+"""Which commit a checkout stands at, whether it differs from that commit, and what git ignores."""
 
 import subprocess
 from dataclasses import dataclass
@@ -23,7 +23,21 @@ def git_state(root: Path) -> GitState | None:
     commit = _git(root, "rev-parse", "--verify", "HEAD")
     if top is None or commit is None or Path(top).resolve() != root.resolve():
         return None
-    return GitState(commit, dirty=_git(root, "status", "--porcelain") != "")
+    return GitState(commit, dirty=_is_dirty(root))
+
+
+def ignored_files(root: Path) -> frozenset[Path]:
+    """Return the files in the checkout `root` that git ignores, resolved; none without git.
+
+    They are in no commit and do not make a checkout dirty.
+    """
+    listed = _git(root, "ls-files", "--others", "--ignored", "--exclude-standard", "-z")
+    return frozenset((root / name).resolve() for name in (listed or "").split("\0") if name)
+
+
+def _is_dirty(root: Path) -> bool:
+    # Said outright, because a user's own settings may hide untracked files.
+    return _git(root, "status", "--porcelain", "--untracked-files=normal") != ""
 
 
 def _git(root: Path, *arguments: str) -> str | None:

@@ -8,11 +8,13 @@ content is left alone, and a publication that would change nothing makes no comm
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import httpx2  # what huggingface_hub speaks HTTP with
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 from huggingface_hub.errors import HfHubHTTPError
 from kernels._rust import Metadata
 
 from hub.check import check
+from hub.provenance import GitState
 
 _REPO_TYPE = "kernel"
 _CARD = "README.md"
@@ -57,8 +59,7 @@ def publish(
     if findings:
         listed = "\n".join(f"  {finding}" for finding in findings)
         raise PublishError(f"{folder} does not pass its checks:\n{listed}")
-    variants = sorted(path for path in folder.glob("torch-*") if path.is_dir())
-    metadata = [Metadata.read_from_file(variant / "metadata.json") for variant in variants]
+    variants, metadata = _read_metadata(folder)
     if not allow_dirty:
         _check_provenance(metadata)
 
@@ -74,24 +75,60 @@ def publish(
             _upload(publication, api)
         except HfHubHTTPError as error:
             raise _refusal(repo_id, error) from error
+        except httpx2.TransportError as error:
+            raise PublishError(
+                f"the Hub at {api.endpoint} cannot be reached: {error}\nPublish again when it can: "
+                "what has arrived by then is left alone."
+            ) from error
     return publication
+
+
+def check_checkout(folder: Path, git: GitState | None) -> None:
+    """Raise PublishError unless the build in `folder` is that of the checkout in state `git`.
+
+    None is a folder that is no git checkout, of which nothing can be said.
+    """
+    if git is None:
+        return
+    if git.dirty:
+        raise PublishError(
+            "the checkout has uncommitted changes; commit them and build again "
+            "(--allow-dirty publishes anyway)"
+        )
+    for variant in _read_metadata(folder)[1]:
+        built = variant.provenance and variant.provenance.kernel
+        if built and built.commit != git.commit:
+            raise PublishError(
+                f"the build was made from commit {built.commit}, the checkout is at "
+                f"{git.commit}; build again"
+            )
+
+
+def _read_metadata(folder: Path) -> tuple[list[Path], list[Metadata]]:
+    variants = sorted(path for path in folder.glob("torch-*") if path.is_dir())
+    return variants, [Metadata.read_from_file(path / "metadata.json") for path in variants]
 
 
 def _check_provenance(metadata: list[Metadata]) -> None:
     for variant in metadata:
         kernel = variant.provenance.kernel
         if kernel is None:
-            raise PublishError("the build does not say which commit it was made from; build it "
-                               "in a git checkout, or allow a dirty build")
+            raise PublishError(
+                "the build does not say which commit it was made from; build it "
+                "in a git checkout (--allow-dirty publishes anyway)"
+            )
         if kernel.dirty:
             raise PublishError(
                 f"the build was made from commit {kernel.commit} with uncommitted changes; commit "
-                "them and build again, or allow a dirty build"
+                "them and build again (--allow-dirty publishes anyway)"
             )
 
 
 def _files(folder: Path, variants: list[Path]) -> dict[str, Path]:
-    sources = {_CARD: folder / "CARD.md"}
+    card = folder / "CARD.md"
+    if not card.is_file():
+        raise PublishError(f"{folder} holds no CARD.md, the page of the repository; build again")
+    sources = {_CARD: card}
     for variant in variants:
         for path in sorted(variant.rglob("*")):
             if path.is_file():
@@ -103,7 +140,9 @@ def _files(folder: Path, variants: list[Path]) -> dict[str, Path]:
 
 def _upload(publication: Publication, api: HfApi) -> None:
     repository = {"repo_id": publication.repo_id, "repo_type": _REPO_TYPE}
-    api.create_repo(**repository, exist_ok=True)
+    # Whoever may write to a repository need not be allowed to make one.
+    if not api.repo_exists(**repository):
+        api.create_repo(**repository)
     card = {_CARD: publication.files[_CARD]}
     _commit(publication, api, "main", card, stale=[])
 
@@ -146,5 +185,7 @@ def _refusal(repo_id: str, error: HfHubHTTPError) -> PublishError:
         401: "Log in with `hf auth login`, with a token that may write.",
         403: f"The token needs write access to {organisation}, and {organisation} needs the right "
         "to create kernels, which its administrators request on the Hub.",
+        404: f"There is no such repository that this token may see. Check the name, and that the "
+        f"token belongs to a member of {organisation}.",
     }.get(error.response.status_code, "")
     return PublishError(f"the Hub refused to publish {repo_id}: {error}\n{advice}".rstrip())

@@ -1,8 +1,10 @@
-"""What a Python file says without running it: its imports and its `__all__`."""
+"""What a Python file says without running it: its imports, its `__all__` and its constants."""
 
 import ast
+import contextlib
 from dataclasses import dataclass
-from typing import Iterator
+from pathlib import Path
+from typing import Any, Iterator
 
 _IMPORT_CALLS = ("importlib.import_module", "import_module", "__import__")
 
@@ -66,4 +68,23 @@ def literal_all(source: str) -> list[str] | None:
         found = [item.value for item in node.value.elts if isinstance(item, ast.Constant)]
         if len(found) != len(node.value.elts) or not all(isinstance(name, str) for name in found):
             return None
+    return found
+
+
+def literal_constants(path: Path) -> dict[str, Any] | None:
+    """Map the constants at the top of the file `path` to their values, without running it.
+
+    Those are the upper-case names, with a leading underscore or none, that are assigned a literal.
+    None if there is no such file.
+    """
+    if not path.is_file():
+        return None
+    found = {}
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if not (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)):
+            continue
+        name = node.targets[0].id
+        if name.isupper():
+            with contextlib.suppress(ValueError):
+                found[name] = ast.literal_eval(node.value)
     return found

@@ -79,7 +79,25 @@ def double(x):
 def double(x):
     return x * 2
 ''',
-    "benchmarks/benchmark.py": '"""A benchmark."""\n',
+    "benchmarks/benchmark.py": '''
+"""A benchmark."""
+
+import torch
+from kernels.benchmark import Benchmark
+
+
+class DoubleBenchmark(Benchmark):
+    """The one operator."""
+
+    def setup_double(self):
+        self.x = torch.ones(4)
+
+    def benchmark_double(self):
+        self.out = self.kernel.double(self.x)
+
+    def verify_double(self):
+        return self.x + self.x
+''',
     "benchmarks/notes.txt": "not a benchmark\n",
     ".gitignore": "/build/\n__pycache__/\n",
 }

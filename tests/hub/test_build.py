@@ -1,14 +1,11 @@
 """Building: the layout, the metadata, the names of operators, and that builds repeat exactly."""
 
 import json
-import shutil
 
 import pytest
 from kernels._rust import Metadata
 
 from hub.build import build
-from hub.card import render_card
-from hub.manifest import read_manifest
 from hub.provenance import git_state
 from tests.hub.small_kernel import commit, git, write_checkout
 
@@ -116,6 +113,30 @@ def test_uncommitted_changes_are_recorded(tmp_path):
     assert found["provenance"]["kernel"] == {"commit": head, "dirty": True}
 
 
+def test_what_git_ignores_is_in_no_build(small_build, tmp_path):
+    """It is in no commit, and yet does not make a checkout dirty."""
+    root = write_checkout(tmp_path / "checkout")
+    ignore = root / ".gitignore"
+    ignore.write_text(ignore.read_text() + "scratch.py\nbenchmark_local.py\n")
+    commit(root)
+    for name in ("kernels/neuron_vit/scratch.py", "nki_src/scratch.py"):
+        (root / name).write_text("")
+    (root / "benchmarks" / "benchmark_local.py").write_text("")
+    variant = build(root, root / "build")[0]
+    assert not git_state(root).dirty
+    assert set(contents(variant)) == set(contents(small_build / "torch-cpu"))
+    assert list(contents(root / "build" / "benchmarks")) == ["benchmark.py"]
+
+
+def test_untracked_files_count_whatever_the_users_settings(tmp_path):
+    root = write_checkout(tmp_path / "checkout")
+    commit(root)
+    git(root, "config", "status.showUntrackedFiles", "no")
+    assert not git_state(root).dirty
+    (root / "kernels" / "neuron_vit" / "extra.py").write_text("")
+    assert git_state(root).dirty
+
+
 def test_no_git_means_no_claim_about_a_commit(tmp_path):
     root = write_checkout(tmp_path / "checkout")
     found = metadata(build(root, root / "build")[0])
@@ -161,21 +182,3 @@ def test_a_wrong_manifest_is_refused(tmp_path, change, error):
 def test_without_a_manifest_the_message_says_where_to_run(tmp_path):
     with pytest.raises(FileNotFoundError, match="run this in a checkout"):
         build(tmp_path, tmp_path / "build")
-
-
-def test_card_lists_the_public_names(small_build):
-    card = (small_build / "CARD.md").read_text()
-    assert card.startswith("---\nlibrary_name: kernels\nlicense: apache-2.0\n")
-    assert 'get_kernel("org/neuron-vit", version=1, trust_remote_code=True)' in card
-    assert "- `double`\n" in card
-    assert "- `Double`\n" in card
-    assert "`layers`" not in card
-    assert "{%" not in card and "{{" not in card
-
-
-def test_card_template_must_not_name_what_there_is_not(small_build, tmp_path):
-    root = tmp_path / "checkout"
-    shutil.copytree(small_build.parent, root, symlinks=True)
-    (root / "CARD.md").write_text("{{ unknown }}")
-    with pytest.raises(Exception, match="unknown"):
-        render_card(read_manifest(root))

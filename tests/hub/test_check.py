@@ -36,12 +36,8 @@ def messages(build):
     return [str(finding) for finding in check(build)]
 
 
-def test_good_build(small_build):
-    assert messages(small_build) == []
-
-
-def test_checking_leaves_no_bytecode(breakable):
-    check(breakable)
+def test_good_build_passes_and_is_left_as_it_was(breakable):
+    assert messages(breakable) == []
     assert not list(breakable.rglob("*.pyc"))
 
 
@@ -114,15 +110,20 @@ def test_wrong_metadata(breakable, values, message):
     assert any(message in found for found in messages(breakable))
 
 
+def test_variants_of_different_releases(breakable):
+    set_metadata(breakable / "torch-neuron", version=2, license="MIT")
+    other = {"kernel-builder": {"version": "1"}, "kernel": {"commit": "0" * 40, "dirty": False}}
+    set_metadata(breakable / "torch-neuron", provenance=other)
+    version, licence, commit = messages(breakable)
+    place = "torch-neuron/metadata.json"
+    assert version == f"{place}: version is 2, in torch-cpu it is 1"
+    assert licence == f"{place}: license is 'MIT', in torch-cpu it is 'Apache-2.0'"
+    assert commit.startswith(f"{place}: kernel in provenance is {{'commit': '{'0' * 40}'")
+
+
 def test_neuron_variant_must_ask_for_nki(breakable):
     set_metadata(breakable / "torch-neuron", python_depends=[])
     assert any("python-depends is [], not ['nki']" in found for found in messages(breakable))
-
-
-def test_public_name_that_does_not_exist(breakable):
-    change(breakable, "__init__.py", lambda text: text.replace('["double"', '["double", "triple"'))
-    found = messages(breakable)
-    assert "torch-cpu/__init__.py: __all__ names 'triple', which does not exist" in found
 
 
 def test_package_that_does_not_import(breakable):
@@ -131,10 +132,23 @@ def test_package_that_does_not_import(breakable):
     assert len(found) == 1 and "RuntimeError: planted" in found[0]
 
 
-def test_import_that_the_text_does_not_show(breakable):
+def test_faults_that_only_an_import_shows(breakable):
+    """A public name that does not exist, a layer that inherits state, an import by made-up name."""
+    base = "import torch\n\n\nclass _Base(torch.nn.Module):\n    size = 1\n"
+    for variant in breakable.glob("torch-*"):
+        (variant / "base.py").write_text(base)
+
+    def inherit(text):
+        return "from .base import _Base\n" + text.replace("torch.nn.Module", "_Base")
+
     hidden = "import importlib\nimportlib.import_module('tom' + 'lkit')\n"
-    change(breakable, "layers.py", lambda text: text + hidden)
-    assert any("importing it also imports tomlkit" in message for message in messages(breakable))
+    change(breakable, "__init__.py", lambda text: text.replace('["double"', '["double", "triple"'))
+    change(breakable, "layers.py", lambda text: inherit(text) + hidden)
+    missing, layer, foreign, *other = messages(breakable)
+    assert missing == "torch-cpu/__init__.py: __all__ names 'triple', which does not exist"
+    assert layer == "torch-cpu: layers: Double has size"
+    assert foreign.startswith("torch-cpu: importing it also imports tomlkit")
+    assert all(message.startswith("torch-neuron") for message in other)
 
 
 def test_import_of_the_kernels_when_the_package_is_imported(breakable):
@@ -195,6 +209,7 @@ def test_fault_in_a_file(name, source, line, message):
         ("a.py", "op.register_fake(f)\ntorch.ops.aten.add(x, x)\n"),
         ("a.py", "registry.register_kernel('name')\n"),
         ("layers.py", "class L(nn.Module):\n    weight: Tensor\n    has_backward = False\n"),
+        ("layers.py", "class LLayout(nn.Module):\n    def __init__(self, config): pass\n"),
     ],
 )
 def test_nothing_to_find_in_a_file(name, source):

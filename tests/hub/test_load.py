@@ -1,44 +1,20 @@
-"""Loading what was published, in new processes, with the real kernels library.
+"""Loading what was published with the real kernels library.
 
 Each client starts with an empty cache, so that everything it loads has come from the loopback Hub.
 """
 
 import json
 import re
-import subprocess
-import sys
+import shutil
 
 import pytest
-from huggingface_hub import HfApi
 
 from hub.build import build
 from hub.check import check
-from hub.publish import publish
-from tests.hub.small_kernel import ROOT
-from tests.hub_server import LoopbackHub, client_environment
+from tests.hub.small_kernel import ROOT, commit, git
 
-SMALL = "org/small"
-TRUSTED = "trusted/small"
-REAL = "org/neuron-vit"
-
-# What every client starts with; `show` prints what the test reads.
-PREAMBLE = """
-import json, sys, types
-import torch
-
-def show(**values):
-    print(json.dumps(values))
-
-def failure(function, *arguments, **options):
-    try:
-        function(*arguments, **options)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return "no error"
-"""
 # A host on which torch has a Neuron device, as far as the kernels library can tell.
 NEURON_HOST = "torch.neuron = types.SimpleNamespace()\n"
-WITHOUT_NKI = "sys.modules['nki'] = None\n"
 WITH_NKI = """
 import importlib.machinery
 sys.modules["nki"] = types.ModuleType("nki")
@@ -48,45 +24,6 @@ sys.modules["nki"].__spec__ = importlib.machinery.ModuleSpec("nki", None)
 
 # One test process for all of them: publishing is done once.
 pytestmark = pytest.mark.xdist_group("hub_load")
-
-
-@pytest.fixture(scope="module")
-def hub():
-    """A Hub with one organisation that is trusted."""
-    with LoopbackHub(trusted=("trusted",)) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def small(hub, small_build):
-    """The small kernel, published by two organisations."""
-    api = HfApi(endpoint=hub.url, token=False)
-    for repo_id in (SMALL, TRUSTED):
-        publish(small_build, repo_id, api=api)
-
-
-@pytest.fixture(scope="module")
-def package(hub, real_build):
-    """This project's own package, published; in a working checkout it may have changes."""
-    publish(real_build, REAL, api=HfApi(endpoint=hub.url, token=False), allow_dirty=True)
-
-
-@pytest.fixture
-def client(hub, tmp_path):
-    """Run Python code in a new process, from an empty folder, and return what it showed."""
-
-    def run(code):
-        process = subprocess.run(
-            [sys.executable, "-c", PREAMBLE + code],
-            env=client_environment(hub.url, tmp_path / "home"),
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-        )
-        assert process.returncode == 0, process.stderr
-        return json.loads(process.stdout.splitlines()[-1])
-
-    return run
 
 
 def test_a_cpu_host_loads_the_cpu_variant(client, small):
@@ -103,10 +40,6 @@ show(
     identifier=metadata.id,
     version=metadata.version,
     own=sorted(n for n in torch.ops._dir if n.startswith("_neuron_vit")),
-    trusted=get_kernel("trusted/small", version=1).__all__,
-    untrusted=failure(get_kernel, "org/small", version=1),
-    missing=failure(get_kernel, "org/small", version=2, trust_remote_code=True),
-    absent=failure(get_kernel, "org/nothing", version=1, trust_remote_code=True),
 )
 """
     )
@@ -115,25 +48,6 @@ show(
     assert shown["version"] == 1
     assert shown["own"] == [shown["identifier"]]
     assert shown["identifier"].startswith("_neuron_vit_cpu_")
-    assert shown["trusted"] == ["double", "layers"]
-    assert "is not from a trusted publisher" in shown["untrusted"]
-    assert "trust_remote_code=True" in shown["untrusted"]
-    assert shown["missing"] == "ValueError: Version 2 not found, available versions: 1"
-    assert shown["absent"].startswith("RepositoryNotFoundError")
-
-
-def test_a_neuron_host_without_nki_is_told_what_to_install(client, small):
-    shown = client(
-        NEURON_HOST
-        + WITHOUT_NKI
-        + """
-from kernels import get_kernel
-show(error=failure(get_kernel, "org/small", version=1, trust_remote_code=True))
-"""
-    )
-    assert shown["error"].startswith("ImportError")
-    assert "requires Python dependency `nki`" in shown["error"].replace("'", "`")
-    assert "pip install nki" in shown["error"]
 
 
 def test_a_neuron_host_loads_both_variants_side_by_side(client, small):
@@ -200,9 +114,21 @@ def test_the_package_passes_its_checks(real_build):
     assert [str(finding) for finding in check(real_build)] == []
 
 
-def test_the_package_builds_the_same_twice(real_build, tmp_path):
-    build(ROOT, tmp_path)
-    assert contents(tmp_path) == contents(real_build)
+def test_the_package_builds_the_same_elsewhere(tmp_path):
+    """From the same commit, in another folder: this project's files, committed and cloned."""
+    first, second = tmp_path / "first", tmp_path / "second" / "clone"
+    ignored = shutil.ignore_patterns("__pycache__", ".*", "build")
+    for name in ("kernels", "nki_src", "reference", "torch-ext", "benchmarks", "tests/parity"):
+        shutil.copytree(ROOT / name, first / name, symlinks=True, ignore=ignored)
+    for name in ("build.toml", "CARD.md", "LICENSE", "pyproject.toml", "constraints.txt"):
+        shutil.copyfile(ROOT / name, first / name)
+    commit(first)
+    git(tmp_path, "clone", "--quiet", str(first), str(second))
+    variants = build(first, first / "build")
+    build(second, second / "build")
+    assert contents(first / "build") == contents(second / "build")
+    digests = [json.loads((path / "metadata.json").read_text())["digest"] for path in variants]
+    assert all(len(digest["files"]) > 20 for digest in digests)
 
 
 def contents(folder):

@@ -8,7 +8,8 @@ from huggingface_hub import HfApi
 from hub.__main__ import main
 from hub.build import build
 from hub.publish import PublishError, publish
-from tests.hub.small_kernel import commit, write_checkout
+from tests.hub.small_kernel import commit, git, write_checkout
+from tests.hub_server import LoopbackHub
 
 REPO = "org/neuron-vit"
 
@@ -123,8 +124,93 @@ def test_build_with_a_fault_is_refused(breakable, loopback, api):
 
 
 def test_missing_permission_is_explained(small_build, api):
-    with pytest.raises(PublishError, match="closed needs the right to create kernels"):
+    with pytest.raises(PublishError) as refused:
         publish(small_build, "closed/neuron-vit", api=api)
+    message = str(refused.value)
+    assert message.startswith("the Hub refused to publish closed/neuron-vit: ")
+    assert "You don't have the rights to create a kernel" in message
+    assert message.endswith(
+        "The token needs write access to closed, and closed needs the right to create kernels, "
+        "which its administrators request on the Hub."
+    )
+
+
+def test_permission_lost_after_the_repository_was_made_is_explained(small_build, loopback, api):
+    publish(small_build, REPO, api=api)
+    before = dict(loopback.repositories[REPO].branches)
+    loopback.read_only = ("org",)
+    with pytest.raises(PublishError, match="The token needs write access to org"):
+        publish(small_build, REPO, api=api)
+    assert loopback.repositories[REPO].branches == before
+
+
+def test_missing_token_is_explained(small_build):
+    with LoopbackHub(write_token="secret") as hub:
+        for token in (False, "wrong"):
+            with pytest.raises(PublishError, match="Log in with `hf auth login`, with a token"):
+                publish(small_build, REPO, api=HfApi(endpoint=hub.url, token=token))
+        publish(small_build, REPO, api=HfApi(endpoint=hub.url, token="secret"))
+        assert set(hub.repositories[REPO].branches) == {"main", "v1"}
+
+
+def test_hub_that_cannot_be_reached(small_build):
+    with LoopbackHub() as hub:
+        api = HfApi(endpoint=hub.url, token=False)
+    with pytest.raises(PublishError) as refused:
+        publish(small_build, REPO, api=api)
+    assert f"the Hub at {api.endpoint} cannot be reached" in str(refused.value)
+
+
+def test_interrupted_publication_is_finished_by_the_next(small_build, loopback, api, monkeypatch):
+    def interrupted(**options):
+        if options["revision"] == "v1":
+            raise KeyboardInterrupt
+        return commit_to_hub(**options)
+
+    commit_to_hub = api.create_commit
+    with monkeypatch.context() as patch:
+        patch.setattr(api, "create_commit", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            publish(small_build, REPO, api=api)
+    finished = publish(small_build, REPO, api=api)
+    assert list(finished.commits) == ["v1"]
+    assert "build/torch-cpu/__init__.py" in loopback.repositories[REPO].resolve("v1").files
+
+
+def test_build_without_a_card_is_refused(breakable, api):
+    (breakable / "CARD.md").unlink()
+    with pytest.raises(PublishError, match="holds no CARD.md"):
+        publish(breakable, REPO, api=api)
+
+
+def test_build_is_that_of_the_checkout_as_it_stands(tmp_path, capsys):
+    root = write_checkout(tmp_path / "checkout")
+    commit(root)
+    command = ["--root", str(root), "publish", "--dry-run"]
+    assert main(["--root", str(root), "build"]) == 0
+    assert main(command) == 0
+    capsys.readouterr()
+
+    notes = root / "notes.txt"
+    notes.write_text("not committed")
+    assert main(command) == 1
+    assert "the checkout has uncommitted changes" in capsys.readouterr().err
+    assert main([*command, "--allow-dirty"]) == 0
+
+    git(root, "add", "notes.txt")
+    git(root, "commit", "--quiet", "--message", "Notes")
+    assert main(command) == 1
+    head = git(root, "rev-parse", "HEAD").strip()
+    assert f"the checkout is at {head}; build again" in capsys.readouterr().err
+    assert main(["--root", str(root), "build"]) == 0
+    assert main(command) == 0
+
+
+def test_publishing_this_project_twice_makes_no_second_commit(real_build, loopback, api):
+    publish(real_build, REPO, api=api, allow_dirty=True)
+    commits = list(loopback.repositories[REPO].commits)
+    assert publish(real_build, REPO, api=api, allow_dirty=True).commits == {}
+    assert list(loopback.repositories[REPO].commits) == commits
 
 
 def test_command_line(tmp_path, capsys):

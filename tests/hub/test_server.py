@@ -15,7 +15,7 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 
-from tests.hub_server import client_environment, serve
+from tests.hub_server import LoopbackHub, client_environment, serve
 
 REPO = {"repo_id": "org/name", "repo_type": "kernel"}
 
@@ -45,6 +45,7 @@ def test_create_commit_list_and_download(api, loopback, tmp_path):
     assert api.repo_exists(**REPO)
     assert api.revision_exists(**REPO, revision="v1")
     assert api.kernel_info("org/name", revision="v1").sha == commit.oid
+    assert api.kernel_info("org/name", revision="refs/heads/v1").sha == commit.oid
     assert set(api.list_repo_files(**REPO, revision="v1")) == {
         ".gitattributes",
         "build/one.py",
@@ -89,6 +90,19 @@ def test_refusals_are_the_ones_clients_know(api, loopback, tmp_path):
         )
     with pytest.raises(HfHubHTTPError, match="403"):
         api.create_repo("closed/name", repo_type="kernel")
+    with pytest.raises(RepositoryNotFoundError):
+        api.model_info("org/name")
+
+
+def test_changes_may_need_a_token(tmp_path):
+    with LoopbackHub(write_token="secret") as hub:
+        with pytest.raises(HfHubHTTPError, match="401"):
+            HfApi(endpoint=hub.url, token=False).create_repo(**REPO)
+        with pytest.raises(HfHubHTTPError, match="401"):
+            HfApi(endpoint=hub.url, token="another").create_repo(**REPO)
+        HfApi(endpoint=hub.url, token="secret").create_repo(**REPO)
+        # Reading takes none.
+        assert HfApi(endpoint=hub.url, token=False).repo_exists(**REPO)
 
 
 def test_a_body_may_come_in_chunks(loopback):

@@ -27,13 +27,20 @@ class LoopbackHub:
     """A running Hub; a context manager that stops it.
 
     `trusted` names the organisations whose kernels load without `trust_remote_code`, and
-    `read_only` those in which nobody may create or change anything.
+    `read_only` those in which nobody may create or change anything. With a `write_token` only
+    requests that carry it may change anything.
     `repositories` and `requests` (method and path of each, in order) are there to be inspected.
     """
 
-    def __init__(self, trusted: "tuple[str, ...]" = (), read_only: "tuple[str, ...]" = ()):
+    def __init__(
+        self,
+        trusted: "tuple[str, ...]" = (),
+        read_only: "tuple[str, ...]" = (),
+        write_token: "str | None" = None,
+    ):
         self.trusted = trusted
         self.read_only = read_only
+        self.write_token = write_token
         self.repositories: dict[str, Repository] = {}
         self.requests: list[str] = []
         self.lock = threading.Lock()
@@ -61,17 +68,17 @@ class LoopbackHub:
             raise HubError(404, "RepoNotFound", "Repository not found")
         return self.repositories[name]
 
-    def check_writable(self, name: str) -> None:
-        """Refuse a change under an organisation that is read-only here."""
+    def check_writable(self, name: str, authorization: str) -> None:
+        """Refuse a change to the repository `name` by a request with this Authorization header."""
+        if self.write_token and authorization != f"Bearer {self.write_token}":
+            raise HubError(401, "", "Invalid username or password.")
         organisation = name.split("/")[0]
         if organisation in self.read_only:
             raise HubError(403, "", f"You don't have the rights to create a kernel under {name!r}")
 
 
 @contextmanager
-def serve(
-    trusted: "tuple[str, ...]" = (), read_only: "tuple[str, ...]" = ()
-) -> "Iterator[str]":
+def serve(trusted: "tuple[str, ...]" = (), read_only: "tuple[str, ...]" = ()) -> "Iterator[str]":
     """Run a Hub for the length of a `with` block and give its URL."""
     with LoopbackHub(trusted, read_only) as hub:
         yield hub.url
@@ -140,7 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
         if request.get("type") != "kernel":
             raise HubError(400, "", "The loopback Hub has repositories of type 'kernel' only")
         name = f"{request.get('organization') or 'user'}/{request['name']}"
-        self.hub.check_writable(name)
+        self.hub.check_writable(name, self.headers.get("Authorization", ""))
         url = f"{self.hub.url}/kernels/{name}"
         if name in self.hub.repositories:
             # The client reads the URL from this refusal when it was told that it may exist.
@@ -160,6 +167,10 @@ class _Handler(BaseHTTPRequestHandler):
             raise HubError(404, "", "Organization not found")
         trusted = name in self.hub.trusted
         return _json({"name": name, "fullname": name, "trustedKernelPublisher": trusted})
+
+    @_route("GET", "/api/(models|datasets|spaces)/.*")
+    def other_types(self):
+        raise HubError(404, "RepoNotFound", "Repository not found")
 
     @_route("GET", "/api/kernels/(?P<name>[^/]+/[^/]+)(/revision/(?P<revision>[^/]+))?")
     def info(self, name: str, revision: str):
@@ -189,7 +200,7 @@ class _Handler(BaseHTTPRequestHandler):
     @_route("POST", "/api/kernels/(?P<name>[^/]+/[^/]+)/branch/(?P<branch>[^/]+)")
     def create_branch(self, name: str, branch: str):
         repository = self.hub.repository(name)
-        self.hub.check_writable(name)
+        self.hub.check_writable(name, self.headers.get("Authorization", ""))
         starting_point = json.loads(self.body or b"{}").get("startingPoint", "main")
         repository.create_branch(branch, starting_point)
         return _json({})
@@ -202,7 +213,7 @@ class _Handler(BaseHTTPRequestHandler):
     @_route("POST", "/api/kernels/(?P<name>[^/]+/[^/]+)/preupload/(?P<revision>[^/]+)")
     def preupload(self, name: str, revision: str):
         repository = self.hub.repository(name)
-        self.hub.check_writable(name)
+        self.hub.check_writable(name, self.headers.get("Authorization", ""))
         files = repository.resolve(revision).files
         answer = []
         for item in json.loads(self.body)["files"]:
@@ -216,7 +227,7 @@ class _Handler(BaseHTTPRequestHandler):
     @_route("POST", "/api/kernels/(?P<name>[^/]+/[^/]+)/commit/(?P<branch>[^/]+)")
     def commit(self, name: str, branch: str):
         repository = self.hub.repository(name)
-        self.hub.check_writable(name)
+        self.hub.check_writable(name, self.headers.get("Authorization", ""))
         header, *operations = [json.loads(line) for line in self.body.splitlines() if line]
         commit = repository.apply(branch, operations, header["value"]["summary"])
         url = f"{self.hub.url}/kernels/{name}/commit/{commit.sha}"

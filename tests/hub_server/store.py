@@ -53,8 +53,8 @@ class Repository:
         return commit
 
     def resolve(self, revision: str) -> Commit:
-        """Return the commit that a branch name or a full commit id stands for."""
-        sha = self.branches.get(revision, revision)
+        """Return the commit that a branch, by name or full name, or a full commit id stands for."""
+        sha = self.branches.get(revision.removeprefix("refs/heads/"), revision)
         if sha not in self.commits:
             raise HubError(404, "RevisionNotFound", f"Invalid rev id: {revision}")
         return self.commits[sha]
