@@ -27,7 +27,7 @@ from typing import Any, Callable, Dict, Optional, Sequence
 
 import torch
 
-from . import _environment, _nki, capability, reference
+from . import _autocast, _environment, _nki, capability, reference
 from .errors import NeuronVitFallbackWarning, NeuronVitUnsupported
 
 _lock = threading.Lock()
@@ -117,7 +117,9 @@ def run_without_kernel(
 
 def _run_torch(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
     _thread.last_path = "torch"
-    return function(*arguments)
+    device = next(a.device.type for a in arguments if isinstance(a, torch.Tensor))
+    with _autocast.disabled(device):
+        return function(*arguments)
 
 
 def _launcher(device: torch.device) -> Optional[Callable[[str, Sequence[Any]], Any]]:

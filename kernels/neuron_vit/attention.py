@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from . import _dispatch, _nki, _validate, reference
+from . import _autocast, _dispatch, _nki, _validate, reference
 from ._autograd import differentiate_reference
 from ._ops import add_op_namespace_prefix, ops
+from ._vmap import merge_into_images
 
 _FUNCTION = "scaled_dot_product_attention"
 
@@ -74,6 +75,8 @@ def scaled_dot_product_attention(
         ValueError or TypeError: an argument does not fit; the message names it.
         NeuronVitUnsupported: NEURON_VIT_REQUIRE_NKI=1 and no kernel covers the call.
     """
+    attn_mask = _autocast.bias(attn_mask, _autocast.active_dtype(query))
+    query, key, value = _autocast.narrowed(query, key, value)
     leading = _check(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
     if kv_lens is not None:
         _check_lengths(kv_lens, query, attn_mask, dropout_p, is_causal)
@@ -118,6 +121,7 @@ def packed_attention(
     query: [1, heads, tokens, head_dim]; key, value: [1, heads or fewer, tokens, head_dim];
     cu_seqlens_q, cu_seqlens_k: integers [segments + 1]. Returns [1, heads, tokens, head_dim].
     """
+    query, key, value = _autocast.narrowed(query, key, value)
     leading = _check(query, key, value, None, 0.0, False, True, function)
     for name, tensor in (("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)):
         _validate.integers(function, name, tensor, "query", query)
@@ -431,3 +435,7 @@ def _reference(
 differentiate_reference(_attention, _reference)
 differentiate_reference(_plain_attention, _in_torch)
 differentiate_reference(_note_dropout, _copy)
+
+for _operator in (_attention, _plain_attention):
+    merge_into_images(_operator, {"q": 4, "k": 4, "v": 4, "mask": 4, "kv_lens": 1})
+merge_into_images(_note_dropout, {})

@@ -6,9 +6,10 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from . import _dispatch, _nki, _validate, reference
+from . import _autocast, _dispatch, _nki, _validate, reference
 from ._autograd import differentiate_reference
 from ._ops import add_op_namespace_prefix, ops
+from ._vmap import merge_into_images
 from .attention import narrow_mask
 from .block_params import BlockParams
 
@@ -64,10 +65,12 @@ def vit_block(
             f"neuron-vit: vit_block: params is a {type(params).__name__}; it must be a "
             "BlockParams. Make one with BlockParams.from_module(layer)."
         )
+    out_dtype = result_dtype(x)
+    x, params, rope, attn_mask = under_autocast(x, params, rope, attn_mask)
     check_input(_FUNCTION, x, params)
     cos, sin = rope_tables(_FUNCTION, x, params, rope)
     mask = visibility(_FUNCTION, x, params, attn_mask, kv_lens, cu_seqlens)
-    return ops.vit_block(
+    out = ops.vit_block(
         x,
         params.norm1_weight,
         params.norm1_bias,
@@ -107,6 +110,26 @@ def vit_block(
         float(params.qk_eps),
         params.rope or "half",
     )
+    return out if out_dtype is None else out.to(out_dtype)
+
+
+def result_dtype(x: Any) -> Optional[torch.dtype]:
+    """The dtype of the residual stream under autocast, that of x plus what is narrowed; None where
+    it is that of x."""
+    narrow = _autocast.active_dtype(x)
+    return None if narrow is None else torch.promote_types(x.dtype, narrow)
+
+
+def under_autocast(x: Any, params: Any, rope: Any, attn_mask: Any) -> Tuple[Any, Any, Any, Any]:
+    """Under autocast the arguments in its dtype; `params` has a dtype and a method `to`."""
+    narrow = _autocast.active_dtype(x)
+    if narrow is None or x.dtype not in _autocast.CONVERTED:
+        return x, params, rope, attn_mask
+    if params.dtype != narrow and params.dtype in _autocast.CONVERTED:
+        params = params.to(narrow)
+    if isinstance(rope, (tuple, list)):
+        rope = tuple(_autocast.bias(table, narrow) for table in rope)
+    return _autocast.converted(x, narrow), params, rope, _autocast.bias(attn_mask, narrow)
 
 
 def check_input(function: str, x: Any, params: BlockParams) -> None:
@@ -384,3 +407,6 @@ def _(x, *parameters):
 
 
 differentiate_reference(_vit_block, reference.vit_block)
+
+IMAGES = {"x": 3, "cos": 3, "sin": 3, "mask": 4, "kv_lens": 1}
+merge_into_images(_vit_block, IMAGES)

@@ -8,7 +8,16 @@ from torch import Tensor
 from . import reference
 from ._autograd import differentiate_reference
 from ._ops import add_op_namespace_prefix, ops
-from .block import check_input, rope_tables, run, visibility
+from ._vmap import merge_into_images
+from .block import (
+    IMAGES,
+    check_input,
+    result_dtype,
+    rope_tables,
+    run,
+    under_autocast,
+    visibility,
+)
 from .block_params import FIELDS, BlockParams
 from .encoder_params import EncoderParams
 
@@ -60,10 +69,12 @@ def vit_encoder(
                 "EncoderParams.from_module(layers)."
             )
         params = EncoderParams.from_blocks(params)
+    out_dtype = result_dtype(x)
+    x, params, rope, attn_mask = under_autocast(x, params, rope, attn_mask)
     check_input(_FUNCTION, x, params.form)
     cos, sin = rope_tables(_FUNCTION, x, params.form, rope)
     mask = visibility(_FUNCTION, x, params.form, attn_mask, kv_lens, cu_seqlens)
-    return ops.vit_encoder(
+    out = ops.vit_encoder(
         x,
         **_weights_and_constants(params),
         cos=cos,
@@ -72,6 +83,7 @@ def vit_encoder(
         kv_lens=kv_lens,
         cu_seqlens=cu_seqlens,
     )
+    return out if out_dtype is None else out.to(out_dtype)
 
 
 def _weights_and_constants(params: EncoderParams) -> Dict[str, Any]:
@@ -96,3 +108,4 @@ def _(x, *parameters):
 
 
 differentiate_reference(_vit_encoder, reference.vit_encoder)
+merge_into_images(_vit_encoder, IMAGES)

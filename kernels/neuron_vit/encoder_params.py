@@ -34,6 +34,10 @@ class EncoderParams:
         """L, the number of blocks."""
         return self.stacks["qkv_weight"].shape[0]
 
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.form.dtype
+
     @classmethod
     def from_blocks(cls, blocks: Sequence[BlockParams]) -> "EncoderParams":
         """The weights of `blocks`, in their order, copied into stacks; gradients flow through.

@@ -7,9 +7,10 @@ from typing import Any, Optional, Sequence, Tuple, Union
 import torch
 from torch import Tensor
 
-from . import _dispatch, _validate, reference
+from . import _autocast, _dispatch, _validate, reference
 from ._autograd import differentiate_reference
 from ._ops import add_op_namespace_prefix, ops
+from ._vmap import merge_into_images
 
 
 def layer_norm(
@@ -39,6 +40,7 @@ def layer_norm(
         ValueError or TypeError: an argument does not fit; the message names it.
         NeuronVitUnsupported: NEURON_VIT_REQUIRE_NKI=1 and no kernel covers the call.
     """
+    (input, residual), (weight, bias) = _autocast.promoted((input, residual), (weight, bias))
     shape = _normalized_shape("layer_norm", input, normalized_shape, eps)
     rows, weight, residual = _operands("layer_norm", input, shape, weight, residual)
     if bias is not None:
@@ -65,6 +67,7 @@ def rms_norm(
     Arguments, results and errors as in `layer_norm`. `eps` None is the `torch.finfo(dtype).eps` of
     the dtype of the statistics: float32, or float64 for such an input.
     """
+    (input, residual), (weight,) = _autocast.promoted((input, residual), (weight,))
     if eps is None:
         _validate.floating_tensor("rms_norm", "input", input)
         statistics = torch.float64 if input.dtype == torch.float64 else torch.float32
@@ -109,6 +112,9 @@ def ada_layer_norm(
     Raises:
         As `layer_norm`.
     """
+    (x, shift, scale, residual, gate), (weight, bias) = _autocast.promoted(
+        (x, shift, scale, residual, gate), (weight, bias)
+    )
     shift, scale, gate = _modulation("ada_layer_norm", x, shift, scale, weight, eps, residual, gate)
     if bias is not None:
         _validate.parameter(
@@ -130,6 +136,9 @@ def ada_rms_norm(
     gate: Optional[Tensor] = None,
 ) -> Union[Tensor, Tuple[Tensor, Tensor]]:
     """rms_norm(x) * (1 + scale) + shift; arguments, results and errors as in `ada_layer_norm`."""
+    (x, shift, scale, residual, gate), (weight,) = _autocast.promoted(
+        (x, shift, scale, residual, gate), (weight,)
+    )
     shift, scale, gate = _modulation("ada_rms_norm", x, shift, scale, weight, eps, residual, gate)
     if residual is None:
         return ops.ada_rms_norm(x, shift, scale, weight, eps)
@@ -364,3 +373,15 @@ differentiate_reference(
     ),
 )
 differentiate_reference(_add_ada_rms_norm, reference.ada_rms_norm)
+
+for _operator, _rank in (
+    (_layer_norm, 2),
+    (_add_layer_norm, 2),
+    (_rms_norm, 2),
+    (_add_rms_norm, 2),
+    (_ada_layer_norm, 3),
+    (_add_ada_layer_norm, 3),
+    (_ada_rms_norm, 3),
+    (_add_ada_rms_norm, 3),
+):
+    merge_into_images(_operator, {"x": _rank, "residual": _rank, "shift": 2, "scale": 2, "gate": 2})

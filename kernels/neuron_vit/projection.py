@@ -6,9 +6,10 @@ from typing import Any, List, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from . import _dispatch, _validate, reference
+from . import _autocast, _dispatch, _validate, reference
 from ._autograd import differentiate_reference
 from ._ops import add_op_namespace_prefix, ops
+from ._vmap import merge_into_images
 
 
 def linear(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
@@ -30,6 +31,7 @@ def linear(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tens
         ValueError or TypeError: an argument does not fit; the message names it.
         NeuronVitUnsupported: NEURON_VIT_REQUIRE_NKI=1 and no kernel covers the call.
     """
+    input, weight, bias = _autocast.narrowed(input, weight, bias)
     _validate.floating_tensor("linear", "input", input, "at least 1")
     _check_layer("linear", "weight", weight, "bias", bias, input.shape[-1], input)
     layout = "in_out" if _is_packed(weight) else "out_in"
@@ -69,6 +71,9 @@ def mlp(
     Raises:
         As `linear`.
     """
+    input, fc1_weight, fc1_bias, fc2_weight, fc2_bias, norm_weight, norm_bias = _autocast.narrowed(
+        input, fc1_weight, fc1_bias, fc2_weight, fc2_bias, norm_weight, norm_bias
+    )
     _validate.floating_tensor("mlp", "input", input, "at least 1")
     _validate.one_of("mlp", "activation", activation, _validate.ACTIVATIONS)
     _check_layer("mlp", "fc1_weight", fc1_weight, "fc1_bias", fc1_bias, input.shape[-1], input)
@@ -122,6 +127,9 @@ def swiglu_mlp(
         As `linear`.
     """
     name = "swiglu_mlp"
+    x, w_gate, b_gate, w_up, b_up, w_down, b_down, norm_weight, norm_bias = _autocast.narrowed(
+        x, w_gate, b_gate, w_up, b_up, w_down, b_down, norm_weight, norm_bias
+    )
     _validate.floating_tensor(name, "x", x, "at least 1")
     _validate.one_of(name, "activation", activation, _validate.ACTIVATIONS)
     _check_layer(name, "w_gate", w_gate, "b_gate", b_gate, x.shape[-1], x, "x")
@@ -360,3 +368,6 @@ def _(
 differentiate_reference(_linear, reference.linear)
 differentiate_reference(_mlp, reference.mlp)
 differentiate_reference(_swiglu_mlp, reference.swiglu_mlp)
+
+for _operator in (_linear, _mlp, _swiglu_mlp):
+    merge_into_images(_operator, {"x": 2})
