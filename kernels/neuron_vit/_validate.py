@@ -4,6 +4,8 @@ All functions take the public function's name first, for the message. They only 
 dtypes and devices, so that `torch.compile` can trace them.
 """
 
+import math
+import numbers
 from typing import Any, Optional, Sequence, Tuple
 
 import torch
@@ -19,6 +21,14 @@ ROPES = ("half", "interleaved")
 def fail(function: str, argument: str, found: str, allowed: str, remedy: str) -> ValueError:
     """The error to raise: `argument` is `found`, where `allowed` was asked for."""
     return ValueError(f"neuron-vit: {function}: {argument} {found}; {allowed}. {remedy}.")
+
+
+def wrong_type(function: str, argument: str, value: Any, allowed: str, remedy: str) -> TypeError:
+    """The error to raise: `argument` is of the type of `value`, where `allowed` was asked for."""
+    found = "None" if value is None else f"a {type(value).__name__}"
+    return TypeError(
+        f"neuron-vit: {function}: {argument} is {found}; it must be {allowed}. {remedy}."
+    )
 
 
 def floating_tensor(function: str, argument: str, value: Any, dimensions: str = "") -> None:
@@ -49,11 +59,25 @@ def floating_tensor(function: str, argument: str, value: Any, dimensions: str = 
 
 
 def is_tensor(function: str, argument: str, value: Any) -> None:
-    """`value` is a torch tensor."""
+    """`value` is a torch tensor with strides: not sparse, not nested."""
     if not isinstance(value, torch.Tensor):
-        raise TypeError(
-            f"neuron-vit: {function}: {argument} is a {type(value).__name__}; it must be a "
-            "torch.Tensor. Convert it, for example with torch.as_tensor."
+        raise wrong_type(
+            function,
+            argument,
+            value,
+            "a torch.Tensor",
+            "Convert it, for example with torch.as_tensor",
+        )
+    if value.is_nested or value.layout != torch.strided:
+        found = "is a nested tensor" if value.is_nested else f"has layout {value.layout}"
+        raise fail(
+            function,
+            argument,
+            found,
+            "it must be a dense tensor",
+            f"Convert it, for example with {argument}.to_padded_tensor(0.0)"
+            if value.is_nested
+            else f"Convert it with {argument}.to_dense()",
         )
 
 
@@ -130,22 +154,65 @@ def parameter(
 
 def one_of(function: str, argument: str, value: Any, allowed: Tuple[str, ...]) -> None:
     """`value` is one of the strings `allowed`."""
+    choices = " or ".join(repr(choice) for choice in allowed)
+    if not isinstance(value, str):
+        raise wrong_type(function, argument, value, choices, "Pass one of these names")
     if value not in allowed:
         raise fail(
             function,
             argument,
             f"is {value!r}",
-            f"it must be {' or '.join(repr(choice) for choice in allowed)}",
+            f"it must be {choices}",
             "Use PyTorch's own function for anything else",
         )
 
 
 def epsilon(function: str, value: Any, argument: str = "eps") -> None:
     """`value` is a number that may be added to a variance."""
-    if not isinstance(value, (int, float)) or not value >= 0:
+    if not is_number(value):
+        raise wrong_type(function, argument, value, "a number of at least 0", "Use 1e-5")
+    if not 0 <= value < math.inf:
         raise fail(
-            function, argument, f"is {value!r}", "it must be a number of at least 0", "Use 1e-5"
+            function,
+            argument,
+            f"is {value!r}",
+            "it must be a number of at least 0, and finite",
+            "Use 1e-5",
         )
+
+
+def score_factor(function: str, argument: str, value: Any) -> None:
+    """`value` is a finite number that attention scores may be multiplied with."""
+    remedy = "Use head_dim ** -0.5"
+    if not is_number(value):
+        raise wrong_type(function, argument, value, "a number", remedy)
+    if not -math.inf < value < math.inf:
+        raise fail(function, argument, f"is {value!r}", "it must be finite", remedy)
+
+
+def probability(function: str, argument: str, value: Any) -> None:
+    """`value` is a number from 0 to 1."""
+    if not is_number(value):
+        raise wrong_type(function, argument, value, "a number from 0 to 1", "Use 0.0")
+    if not 0.0 <= value <= 1.0:
+        raise fail(function, argument, f"is {value}", "it must be from 0 to 1", "Use 0.0")
+
+
+def flag(function: str, argument: str, value: Any) -> None:
+    """`value` is True or False."""
+    if not isinstance(value, bool):
+        raise wrong_type(function, argument, value, "a bool", "Pass True or False")
+
+
+def is_number(value: Any) -> bool:
+    """Whether `value` is a real number and no bool."""
+    kinds = (numbers.Real, torch.SymInt, torch.SymFloat)
+    return isinstance(value, kinds) and not isinstance(value, bool)
+
+
+def is_integer(value: Any) -> bool:
+    """Whether `value` is an integer and no bool."""
+    return isinstance(value, (numbers.Integral, torch.SymInt)) and not isinstance(value, bool)
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -10,7 +10,6 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-
 # Bounds of segments go with one image, so that calls with them cannot be merged.
 _SEGMENTS = ("cu_seqlens", "cu_seqlens_q")
 

@@ -1,6 +1,6 @@
 """`scaled_dot_product_attention`, the twin of torch's function, and its packed variant."""
 
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -11,7 +11,19 @@ from ._autograd import differentiate_reference
 from ._ops import add_op_namespace_prefix, ops
 from ._vmap import merge_into_images
 
-_FUNCTION = "scaled_dot_product_attention"
+
+class Names(NamedTuple):
+    """How messages call the public function and those of its arguments that have several names."""
+
+    function: str = "scaled_dot_product_attention"
+    attn_mask: str = "attn_mask"
+    dropout_p: str = "dropout_p"
+    scale: str = "scale"
+    cu_seqlens_q: str = "cu_seqlens_q"
+    cu_seqlens_k: str = "cu_seqlens_k"
+
+
+_NAMES = Names()
 
 # Why a call has no kernel, and what to do about it.
 _NO_CAUSAL = (
@@ -75,13 +87,35 @@ def scaled_dot_product_attention(
         ValueError or TypeError: an argument does not fit; the message names it.
         NeuronVitUnsupported: NEURON_VIT_REQUIRE_NKI=1 and no kernel covers the call.
     """
+    return attend(
+        _NAMES, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, kv_lens
+    )
+
+
+def attend(
+    names: Names,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Optional[Tensor],
+    dropout_p: float,
+    is_causal: bool,
+    scale: Optional[float],
+    enable_gqa: bool,
+    kv_lens: Optional[Tensor] = None,
+) -> Tensor:
+    """`scaled_dot_product_attention` for the public function that `names` describes."""
     attn_mask = _autocast.bias(attn_mask, _autocast.active_dtype(query))
     query, key, value = _autocast.narrowed(query, key, value)
-    leading = _check(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
+    _validate.flag(names.function, "is_causal", is_causal)
+    _validate.flag(names.function, "enable_gqa", enable_gqa)
+    _validate.probability(names.function, names.dropout_p, dropout_p)
+    scale = _check(names, query, key, value, scale, enable_gqa)
+    if attn_mask is not None:
+        _check_mask(names, attn_mask, query, key, is_causal)
     if kv_lens is not None:
-        _check_lengths(kv_lens, query, attn_mask, dropout_p, is_causal)
-    if scale is None:
-        scale = query.shape[-1] ** -0.5
+        _check_lengths(names.function, kv_lens, query, attn_mask, dropout_p, is_causal)
+    leading = tuple(query.shape[:-2])
     if dropout_p > 0.0:
         noted = ops.note_dropout(query)
         return F.scaled_dot_product_attention(
@@ -98,9 +132,9 @@ def scaled_dot_product_attention(
             mask = mask[None]
         mask = _four_dimensional(mask, leading)
     if is_causal or query.shape[-1] != value.shape[-1]:
-        out = ops.plain_attention(q, k, v, mask, kv_lens, is_causal, float(scale))
+        out = ops.plain_attention(q, k, v, mask, kv_lens, is_causal, scale)
     else:
-        out = ops.attention(q, k, v, float(scale), mask, kv_lens, None, None)
+        out = ops.attention(q, k, v, scale, mask, kv_lens, None, None)
     out = out.transpose(1, 2)
     if len(leading) == 2:
         return out
@@ -114,16 +148,17 @@ def packed_attention(
     cu_seqlens_q: Tensor,
     cu_seqlens_k: Tensor,
     scale: Optional[float],
-    function: str,
+    names: Names,
 ) -> Tensor:
-    """Attention within the segments of packed sequences, for `function`, which messages name.
+    """Attention within the segments of packed sequences, for the function that `names` describes.
 
     query: [1, heads, tokens, head_dim]; key, value: [1, heads or fewer, tokens, head_dim];
     cu_seqlens_q, cu_seqlens_k: integers [segments + 1]. Returns [1, heads, tokens, head_dim].
     """
     query, key, value = _autocast.narrowed(query, key, value)
-    leading = _check(query, key, value, None, 0.0, False, True, function)
-    for name, tensor in (("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)):
+    scale = _check(names, query, key, value, scale, True)
+    function = names.function
+    for name, tensor in ((names.cu_seqlens_q, cu_seqlens_q), (names.cu_seqlens_k, cu_seqlens_k)):
         _validate.integers(function, name, tensor, "query", query)
         if tensor.dim() != 1 or tensor.shape[0] < 2 or tensor.shape != cu_seqlens_q.shape:
             raise _validate.fail(
@@ -133,7 +168,7 @@ def packed_attention(
                 "it must be (segments + 1,), for queries and keys alike",
                 "It holds where each segment begins, and the number of tokens",
             )
-    if len(leading) != 2 or leading[0] != 1 or value.shape[-1] != query.shape[-1]:
+    if query.dim() != 4 or query.shape[0] != 1 or value.shape[-1] != query.shape[-1]:
         raise _validate.fail(
             function,
             "query",
@@ -141,23 +176,13 @@ def packed_attention(
             "packed sequences have a batch of 1, and one head size",
             "Put the tokens of all sequences behind one another",
         )
-    if scale is None:
-        scale = query.shape[-1] ** -0.5
-    out = ops.attention(query, key, value, float(scale), None, None, cu_seqlens_q, cu_seqlens_k)
+    out = ops.attention(query, key, value, scale, None, None, cu_seqlens_q, cu_seqlens_k)
     return out.transpose(1, 2)
 
 
-def _check(
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any,
-    dropout_p: float,
-    is_causal: bool,
-    grouped: bool,
-    function: str = _FUNCTION,
-) -> Tuple[int, ...]:
-    """Raise where an argument does not fit; return the leading dimensions of query."""
+def _check(names: Names, query: Any, key: Any, value: Any, scale: Any, grouped: bool) -> float:
+    """Raise where an argument does not fit; return the factor on the scores."""
+    function = names.function
     _validate.floating_tensor(function, "query", query, "at least 2")
     for name, tensor in (("key", key), ("value", value)):
         _validate.like(function, name, tensor, "query", query)
@@ -169,6 +194,14 @@ def _check(
                 f"it must have as many dimensions as query, whose shape is {tuple(query.shape)}",
                 "Add or remove leading dimensions",
             )
+    if query.shape[-1] == 0:
+        raise _validate.fail(
+            function,
+            "query",
+            f"has shape {tuple(query.shape)}",
+            "its last size, that of a head, must be at least 1",
+            "The layout is [batch, heads, tokens, head_dim]",
+        )
     if key.shape[-1] != query.shape[-1]:
         raise _validate.fail(
             function,
@@ -199,13 +232,10 @@ def _check(
                     f"they must be those of query, {tuple(query.shape[:-2])}, or 1",
                     "For grouped heads pass enable_gqa=True",
                 )
-    if not 0.0 <= dropout_p <= 1.0:
-        raise _validate.fail(
-            function, "dropout_p", f"is {dropout_p}", "it must be from 0 to 1", "Use 0.0"
-        )
-    if attn_mask is not None:
-        _check_mask(attn_mask, query, key, is_causal)
-    return tuple(query.shape[:-2])
+    if scale is None:
+        return float(query.shape[-1] ** -0.5)
+    _validate.score_factor(function, names.scale, scale)
+    return float(scale)
 
 
 def _check_groups(function: str, query: Tensor, key: Tensor, value: Tensor) -> None:
@@ -229,12 +259,12 @@ def _check_groups(function: str, query: Tensor, key: Tensor, value: Tensor) -> N
 
 
 def _check_lengths(
-    kv_lens: Any, query: Tensor, attn_mask: Any, dropout_p: float, is_causal: bool
+    function: str, kv_lens: Any, query: Tensor, attn_mask: Any, dropout_p: float, is_causal: bool
 ) -> None:
-    _validate.integers(_FUNCTION, "kv_lens", kv_lens, "query", query)
+    _validate.integers(function, "kv_lens", kv_lens, "query", query)
     if query.dim() != 4 or tuple(kv_lens.shape) != (query.shape[0],):
         raise _validate.fail(
-            _FUNCTION,
+            function,
             "kv_lens",
             f"has shape {tuple(kv_lens.shape)}, query {tuple(query.shape)}",
             "it must be (batch,), and query [batch, heads, queries, head_dim]",
@@ -242,7 +272,7 @@ def _check_lengths(
         )
     if attn_mask is not None or is_causal or dropout_p > 0.0:
         raise _validate.fail(
-            _FUNCTION,
+            function,
             "kv_lens",
             "is given together with attn_mask, is_causal or dropout_p",
             "only one of them may be",
@@ -250,28 +280,29 @@ def _check_lengths(
         )
 
 
-def _check_mask(attn_mask: Any, query: Tensor, key: Tensor, is_causal: bool) -> None:
-    _validate.is_tensor(_FUNCTION, "attn_mask", attn_mask)
+def _check_mask(names: Names, attn_mask: Any, query: Tensor, key: Tensor, is_causal: bool) -> None:
+    function, name = names.function, names.attn_mask
+    _validate.is_tensor(function, name, attn_mask)
     if is_causal:
         raise _validate.fail(
-            _FUNCTION,
-            "attn_mask",
+            function,
+            name,
             "is given together with is_causal=True",
             "only one of them may be",
             "Put the causal pattern into the mask",
         )
     if attn_mask.dtype not in (torch.bool, torch.float32):
-        _validate.like(_FUNCTION, "attn_mask", attn_mask, "query", query)
+        _validate.like(function, name, attn_mask, "query", query)
     else:
-        _validate.same_device(_FUNCTION, "attn_mask", attn_mask, "query", query)
+        _validate.same_device(function, name, attn_mask, "query", query)
     full = (*query.shape[:-1], key.shape[-2])
     fits = attn_mask.dim() <= len(full) and all(
         found in (1, wanted) for found, wanted in zip(attn_mask.shape[::-1], full[::-1])
     )
     if not fits:
         raise _validate.fail(
-            _FUNCTION,
-            "attn_mask",
+            function,
+            name,
             f"has shape {tuple(attn_mask.shape)}",
             f"it must broadcast to {tuple(full)}",
             "The layout is [batch, heads, queries, keys]",

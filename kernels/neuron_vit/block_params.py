@@ -2,7 +2,7 @@
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -107,8 +107,7 @@ class BlockParams:
 
     def to(self, *args: Any, **kwargs: Any) -> "BlockParams":
         """A copy with every tensor passed through `torch.Tensor.to` with these arguments."""
-        moved = {name: tensor.to(*args, **kwargs) for name, tensor in self._tensors().items()}
-        return dataclasses.replace(self, **moved)
+        return dataclasses.replace(self, **moved("BlockParams", self._tensors(), args, kwargs))
 
     @classmethod
     def from_module(cls, layer: torch.nn.Module) -> "BlockParams":
@@ -138,13 +137,32 @@ class BlockParams:
 
 # Listed once, because torch.compile does not trace `dataclasses.fields` of a class.
 FIELDS = tuple(field.name for field in dataclasses.fields(BlockParams))
+_TENSORS = tuple(field.name for field in dataclasses.fields(BlockParams) if field.type is Tensor)
+_OPTIONAL_TENSORS = tuple(
+    field.name for field in dataclasses.fields(BlockParams) if field.type == Optional[Tensor]
+)
+
+
+def moved(
+    function: str, tensors: Dict[str, Tensor], args: Sequence[Any], kwargs: Dict[str, Any]
+) -> Dict[str, Tensor]:
+    """`tensors` passed through `torch.Tensor.to`."""
+    try:
+        return {name: tensor.to(*args, **kwargs) for name, tensor in tensors.items()}
+    except TypeError as error:
+        raise TypeError(
+            f"neuron-vit: {function}.to: the arguments are {args} and {kwargs}; they must be "
+            "those of torch.Tensor.to. Pass a device, a dtype or both."
+        ) from error
 
 
 def _check(params: BlockParams) -> None:
     function = "BlockParams"
+    for name in FIELDS:
+        _check_kind(function, name, getattr(params, name))
     _validate.floating_tensor(function, "qkv_weight", params.qkv_weight, "exactly 2")
     width, columns = params.qkv_weight.shape
-    if params.num_heads < 1 or columns % (3 * params.num_heads):
+    if params.num_heads < 1 or columns == 0 or columns % (3 * params.num_heads):
         raise _validate.fail(
             function,
             "num_heads",
@@ -152,6 +170,7 @@ def _check(params: BlockParams) -> None:
             f"qkv_weight has {columns} columns, which must be 3 * num_heads * head_dim",
             "Check the head count and the packing of qkv_weight",
         )
+    _validate.score_factor(function, "attention_scale", params.attention_scale)
     _validate.epsilon(function, params.eps)
     _validate.epsilon(function, params.inner_eps, "inner_eps")
     _validate.epsilon(function, params.qk_eps, "qk_eps")
@@ -173,6 +192,7 @@ def _check(params: BlockParams) -> None:
         for name in _QK_WEIGHTS:
             _check_together(params, "qk_norm", name)
     _check_together(params, "gate_bias", "gate_weight")
+    _validate.floating_tensor(function, "fc1_weight", params.fc1_weight, "exactly 2")
     hidden = params.fc1_weight.shape[-1]
     normed = _normed_width(params)
     shapes = {
@@ -209,6 +229,16 @@ def _check(params: BlockParams) -> None:
                 "qkv_weight",
                 params.qkv_weight,
             )
+
+
+def _check_kind(function: str, name: str, value: Any) -> None:
+    """The value of a field is a tensor, or None where it may be; the head count is an integer."""
+    if name in _TENSORS:
+        _validate.is_tensor(function, name, value)
+    elif name in _OPTIONAL_TENSORS and value is not None:
+        _validate.is_tensor(function, name, value)
+    elif name == "num_heads" and not _validate.is_integer(value):
+        raise _validate.wrong_type(function, name, value, "an integer", "Pass the head count")
 
 
 def _check_norm(

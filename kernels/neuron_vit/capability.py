@@ -2,11 +2,11 @@
 
 import inspect
 from dataclasses import dataclass
-from typing import Dict, Optional, Union
+from typing import Any, Dict, Optional, Union
 
 import torch
 
-from . import _environment, _nki
+from . import _environment, _nki, _validate
 
 _KERNELS = (
     "ada_layer_norm",
@@ -20,6 +20,9 @@ _KERNELS = (
     "vit_block",
     "vit_encoder",
 )
+
+# Sizes that say whether a case has something.
+_SWITCHES = ("gated", "inner_norm")
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,11 @@ def supports(
         True
     """
     name = "attention" if name == "scaled_dot_product_attention" else name
+    if not isinstance(name, str):
+        raise _validate.wrong_type("supports", "name", name, _or(_KERNELS), "Pass one of these")
+    if not isinstance(dtype, (torch.dtype, str)):
+        allowed = "a torch.dtype or the name of one"
+        raise _validate.wrong_type("supports", "dtype", dtype, allowed, "Pass torch.bfloat16")
     if name not in _KERNELS:
         raise ValueError(f"neuron-vit: supports: name is {name!r}; it must be {_or(_KERNELS)}")
     if target is None:
@@ -83,7 +91,28 @@ def supports(
             f"neuron-vit: supports: {name} takes the sizes {', '.join(sizes)}; "
             f"found {', '.join(shape) or 'none'}"
         )
+    for size, value in shape.items():
+        _check_size(size, value)
+    empty = [size for size in needed if shape[size] == 0]
+    if empty:
+        return Support(
+            False,
+            f"{name} {sorted(empty)[0]}=0, for empty tensors nothing is launched",
+            "no remedy is needed: the function returns an empty tensor, or zeros",
+        )
     return check(name, shape, dtype_name(dtype), target)
+
+
+def _check_size(size: str, value: Any) -> None:
+    if size in _SWITCHES:
+        if value not in (0, 1):
+            raise ValueError(f"neuron-vit: supports: {size} is {value!r}; it must be True or False")
+    elif not _validate.is_integer(value):
+        raise _validate.wrong_type("supports", size, value, "an integer", "Pass a size")
+    elif value < 0:
+        raise ValueError(f"neuron-vit: supports: {size} is {value}; it must not be negative")
+    elif size == "head_rows" and value > 2:
+        raise ValueError(f"neuron-vit: supports: head_rows is {value}; it must be 0, 1 or 2")
 
 
 def check(name: str, shape: Dict[str, int], dtype: str, target: str) -> Support:

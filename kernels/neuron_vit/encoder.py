@@ -5,7 +5,7 @@ from typing import Any, Dict, Optional, Sequence, Tuple, Union
 import torch
 from torch import Tensor
 
-from . import reference
+from . import _validate, reference
 from ._autograd import differentiate_reference
 from ._ops import add_op_namespace_prefix, ops
 from ._vmap import merge_into_images
@@ -68,6 +68,15 @@ def vit_encoder(
                 "EncoderParams or a list of BlockParams. Make one with "
                 "EncoderParams.from_module(layers)."
             )
+        for index, block in enumerate(params):
+            if not isinstance(block, BlockParams):
+                raise _validate.wrong_type(
+                    _FUNCTION,
+                    f"params[{index}]",
+                    block,
+                    "a BlockParams",
+                    "Make one with BlockParams.from_module(layer)",
+                )
         params = EncoderParams.from_blocks(params)
     out_dtype = result_dtype(x)
     x, params, rope, attn_mask = under_autocast(x, params, rope, attn_mask)

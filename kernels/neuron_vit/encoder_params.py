@@ -1,14 +1,15 @@
 """The weights of several transformer blocks, stacked once as the encoder kernel reads them."""
 
+import collections.abc
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Dict, Iterable, Sequence
+from typing import Any, Dict, Iterable, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
 from . import _validate
-from .block_params import FIELDS, BlockParams
+from .block_params import FIELDS, BlockParams, moved
 
 _FUNCTION = "EncoderParams"
 
@@ -29,6 +30,14 @@ class EncoderParams:
     stacks: Dict[str, Tensor]
     form: BlockParams
 
+    def __post_init__(self) -> None:
+        _check(self.stacks, self.form)
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        # The form is made of the stacks again, so that a copy shares memory between them too.
+        constants = {name: getattr(self.form, name) for name in FIELDS if name not in self.stacks}
+        return _rebuilt, (self.stacks, constants)
+
     @property
     def layers(self) -> int:
         """L, the number of blocks."""
@@ -47,6 +56,14 @@ class EncoderParams:
             ValueError: there are no blocks, or one has another activation, norm, width, bias ...
                 than the first; the message says which and what.
         """
+        if not isinstance(blocks, collections.abc.Iterable):
+            raise _validate.wrong_type(
+                _FUNCTION,
+                "blocks",
+                blocks,
+                "a list of BlockParams",
+                "Pass those of all layers of a model",
+            )
         blocks = list(blocks)
         if not blocks:
             raise _validate.fail(
@@ -89,13 +106,49 @@ class EncoderParams:
 
     def to(self, *args: Any, **kwargs: Any) -> "EncoderParams":
         """A copy with every tensor passed through `torch.Tensor.to` with these arguments."""
-        stacks = {name: stack.to(*args, **kwargs) for name, stack in self.stacks.items()}
+        stacks = moved("EncoderParams", self.stacks, args, kwargs)
         return self._of(stacks, self.form)
 
     @classmethod
     def _of(cls, stacks: Dict[str, Tensor], form: BlockParams) -> "EncoderParams":
         first = {name: stack[0] for name, stack in stacks.items()}
         return cls(stacks, dataclasses.replace(form, **first))
+
+
+def _rebuilt(stacks: Dict[str, Tensor], constants: Dict[str, Any]) -> EncoderParams:
+    first = {name: stack[0] for name, stack in stacks.items()}
+    return EncoderParams(stacks, BlockParams(**first, **constants))
+
+
+def _check(stacks: Any, form: Any) -> None:
+    remedy = "Use EncoderParams.from_blocks or EncoderParams.from_module"
+    if not isinstance(form, BlockParams):
+        raise _validate.wrong_type(_FUNCTION, "form", form, "a BlockParams", remedy)
+    if not isinstance(stacks, dict):
+        raise _validate.wrong_type(_FUNCTION, "stacks", stacks, "a dict of tensors", remedy)
+    first = form._tensors()
+    if set(stacks) != set(first):
+        raise _validate.fail(
+            _FUNCTION,
+            "stacks",
+            f"has {sorted(map(str, stacks))}",
+            f"it must have the tensors of form, {sorted(first)}",
+            remedy,
+        )
+    layers = None
+    for name, stack in stacks.items():
+        argument = f"stacks[{name!r}]"
+        _validate.like(_FUNCTION, argument, stack, f"form.{name}", first[name])
+        layers = stack.shape[:1] if layers is None else layers
+        if not all(layers) or stack.shape != (*layers, *first[name].shape):
+            raise _validate.fail(
+                _FUNCTION,
+                argument,
+                f"has shape {tuple(stack.shape)}",
+                f"it must be (layers, *{tuple(first[name].shape)}), with as many layers as in all "
+                "stacks, and at least one",
+                remedy,
+            )
 
 
 def _check_alike(first: BlockParams, block: BlockParams, index: int) -> None:

@@ -180,7 +180,8 @@ def _modulation(
 def _image_rows(function: str, argument: str, value: Any, x: Tensor) -> Tensor:
     """A tensor of one row an image, as [batch, features]."""
     batch, _, features = x.shape
-    if isinstance(value, torch.Tensor) and tuple(value.shape) == (batch, 1, features):
+    _validate.is_tensor(function, argument, value)
+    if tuple(value.shape) == (batch, 1, features):
         value = value.squeeze(1)
     _validate.parameter(
         function,
@@ -197,10 +198,16 @@ def _image_rows(function: str, argument: str, value: Any, x: Tensor) -> Tensor:
 def _normalized_shape(function: str, input: Any, normalized_shape: Any, eps: Any) -> Tuple:
     _validate.floating_tensor(function, "input", input, "at least 1")
     _validate.epsilon(function, eps)
-    if isinstance(normalized_shape, int):
-        shape = (normalized_shape,)
-    else:
-        shape = tuple(normalized_shape)
+    shape = normalized_shape
+    if not isinstance(shape, (list, tuple)):
+        shape = (shape,)
+    if not all(_validate.is_integer(size) for size in shape):
+        raise TypeError(
+            f"neuron-vit: {function}: normalized_shape is {normalized_shape!r}; it must be an "
+            f"integer or a sequence of integers. For the last dimension alone pass "
+            f"({input.shape[-1]},)."
+        )
+    shape = tuple(shape)
     if not shape or tuple(input.shape[-len(shape) :]) != shape:
         raise _validate.fail(
             function,

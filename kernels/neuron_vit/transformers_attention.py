@@ -10,12 +10,16 @@ from typing import Any, Optional, Tuple
 import torch
 from torch import Tensor
 
-from .attention import packed_attention, scaled_dot_product_attention
+from . import _validate
+from .attention import Names, attend, packed_attention
 from .errors import NeuronVitUnsupported
 
 # Transformers looks for this name and not at its value: beside it, `flash_attn_forward` is called
 # with [batch, heads, tokens, head_dim] and the mask of PyTorch's attention.
 supports_flash_attn = True
+
+_FUNCTION = "flash_attn_forward"
+_NAMES = Names(_FUNCTION, "attention_mask", "dropout", "scaling", "cu_seq_lens_q", "cu_seq_lens_k")
 
 # Arguments that change the result and that no path here implements.
 _REFUSED = (
@@ -64,6 +68,8 @@ def flash_attn_forward(
                 f"neuron-vit: flash_attn_forward: {name} is given, which has no implementation "
                 'here. Load this model with attn_implementation="sdpa".'
             )
+    _validate.is_tensor(_FUNCTION, "query", query)
+    _validate.is_tensor(_FUNCTION, "key", key)
     if query.dim() != 4:
         raise ValueError(
             f"neuron-vit: flash_attn_forward: query has shape {tuple(query.shape)}; it must have 4 "
@@ -78,6 +84,7 @@ def flash_attn_forward(
             "the kernel is bidirectional. Load this model with "
             'attn_implementation="sdpa", or set is_causal = False on a vision layer that lacks it.'
         )
+    _validate.probability(_FUNCTION, "dropout", dropout)
     segments = [kwargs.get(name) for name in ("cu_seq_lens_q", "cu_seq_lens_k")]
     given = [bounds is not None for bounds in segments]
     if any(given):
@@ -87,16 +94,11 @@ def flash_attn_forward(
                 "without attention_mask and without dropout. Load this model with "
                 'attn_implementation="org/neuron-vit", without a function name, for masks.'
             )
-        out = packed_attention(query, key, value, *segments, scaling, "flash_attn_forward")
+        out = packed_attention(query, key, value, *segments, scaling, _NAMES)
         return out.transpose(1, 2).contiguous(), None
-    out = scaled_dot_product_attention(
-        query,
-        key,
-        value,
-        attn_mask=attention_mask,
-        dropout_p=dropout,
-        scale=scaling,
-        enable_gqa=query.shape[1] != key.shape[1],
+    grouped = bool(key.dim() == 4 and query.shape[1] != key.shape[1])
+    out = attend(
+        _NAMES, query, key, value, attention_mask, dropout, False, scaling, enable_gqa=grouped
     )
     return out.transpose(1, 2).contiguous(), None
 
@@ -107,6 +109,10 @@ def register_with_transformers(name: str = "neuron_vit") -> str:
     Needs no trust flag. The name must not contain "flash", which transformers reads as a request
     for unpadded inputs.
     """
+    if not isinstance(name, str):
+        raise _validate.wrong_type(
+            "register_with_transformers", "name", name, "a str", "Use the default"
+        )
     if "flash" in name:
         raise ValueError(
             f"neuron-vit: register_with_transformers: name is {name!r}; it must not contain "

@@ -105,7 +105,10 @@ def cases(dtype=torch.float32):
             lambda x, s, t, r, g: nv.ada_layer_norm(x, s, t, residual=r, gate=g),
             (rows, rows, image, rows),
         ),
-        "ada_rms_norm": (lambda x, s, t, w: nv.ada_rms_norm(x, s, t, weight=w), (rows, rows, vector)),
+        "ada_rms_norm": (
+            lambda x, s, t, w: nv.ada_rms_norm(x, s, t, weight=w),
+            (rows, rows, vector),
+        ),
         "ada_rms_norm + residual": (
             lambda x, s, t, r: nv.ada_rms_norm(x, s, t, residual=r),
             (rows, rows, image),
@@ -117,9 +120,7 @@ def cases(dtype=torch.float32):
             (wide, (HIDDEN,), (WIDTH, HIDDEN)),
         ),
         "swiglu_mlp": (
-            lambda x, w, w3, n: nv.swiglu_mlp(
-                x, *_halves(w), w3, None, norm_weight=n, norm="rms"
-            ),
+            lambda x, w, w3, n: nv.swiglu_mlp(x, *_halves(w), w3, None, norm_weight=n, norm="rms"),
             ((2 * HIDDEN, WIDTH), (WIDTH, HIDDEN), (HIDDEN,)),
         ),
         "attention": (attend, (image,)),
@@ -160,4 +161,6 @@ def flat(result):
 
 def total(result):
     """One number that depends on every value of a result."""
-    return sum((one * torch.arange(one.numel()).reshape(one.shape).cos()).sum() for one in flat(result))
+    return sum(
+        (one * torch.arange(one.numel()).reshape(one.shape).cos()).sum() for one in flat(result)
+    )

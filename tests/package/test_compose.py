@@ -7,6 +7,7 @@ import pickle
 import pytest
 import torch
 from torch.autograd import forward_ad
+from torch.nn import functional as F
 
 import neuron_vit as nv
 from tests.package.compose_cases import NAMES, block_params, cases, flat, total
@@ -128,7 +129,9 @@ def test_second_derivatives(name):
 def test_hessian_and_gradients_of_each_sample():
     (function, (x, w, b)) = cases(torch.float64)["linear"]
     hessian = torch.func.hessian(lambda w: function(x, w).square().sum() / 2)(w)
-    expected = torch.einsum("oq,ij->oiqj", torch.eye(12).double(), x.flatten(0, 1).T @ x.flatten(0, 1))
+    expected = torch.einsum(
+        "oq,ij->oiqj", torch.eye(12).double(), x.flatten(0, 1).T @ x.flatten(0, 1)
+    )
     same(hessian, expected)
     each = torch.func.vmap(torch.func.grad(lambda w, x: function(x, w, b).sum()), (None, 0))(w, x)
     same(each, x.sum(1)[:, None].expand(2, 12, 12))
@@ -199,7 +202,11 @@ def samples(tensors, batched):
 
 def one_by_one(function, several, dims):
     outs = [
-        flat(function(*(t if d is None else t.select(d, i) for t, d in zip(several, dims, strict=True))))
+        flat(
+            function(
+                *(t if d is None else t.select(d, i) for t, d in zip(several, dims, strict=True))
+            )
+        )
         for i in range(3)
     ]
     return tuple(torch.stack(one) for one in zip(*outs, strict=True))
@@ -288,11 +295,9 @@ def test_autocast_gives_the_dtypes_and_values_of_converted_arguments(
 
 @pytest.mark.parametrize("simulator", ["0", "1"])
 def test_autocast_is_that_of_the_torch_twins(simulator, monkeypatch):
-    from torch.nn import functional as F
-
     monkeypatch.setenv("NKI_SIMULATOR", simulator)
     x, w = torch.randn(2, 5, 12), torch.randn(12, 12)
-    q, v = torch.randn(2, 3, 5, 8), torch.randn(12)
+    q, v, bias = torch.randn(2, 3, 5, 8), torch.randn(12), torch.randn(5, 5)
     low = x.bfloat16()
     calls = [
         lambda n: n.linear(x, w),
@@ -300,7 +305,7 @@ def test_autocast_is_that_of_the_torch_twins(simulator, monkeypatch):
         lambda n: n.layer_norm(x, (12,), v, v),
         lambda n: n.layer_norm(low, (12,), v, v),
         lambda n: n.rms_norm(x, (12,), v),
-        lambda n: n.scaled_dot_product_attention(q, q.half(), q, torch.randn(5, 5)),
+        lambda n: n.scaled_dot_product_attention(q, q.half(), q, bias),
     ]
     with torch.autocast("cpu", dtype=torch.bfloat16):
         for call in calls:
