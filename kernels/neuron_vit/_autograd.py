@@ -7,6 +7,7 @@
   other: a warning, or an error with NEURON_VIT_REQUIRE_NKI=1.
 """
 
+import functools
 from typing import Any, Callable, Sequence
 
 import torch
@@ -69,6 +70,7 @@ def _register_transforms(operator: Any, function: Callable[..., Any]) -> None:
     name = operator._name
     by_autograd = make_autograd_impl(overload, operator)
 
+    @functools.wraps(function)
     def differentiable(*arguments: Any) -> Any:
         return _in_differentiable_operations(function, arguments)
 

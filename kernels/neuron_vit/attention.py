@@ -83,6 +83,12 @@ def scaled_dot_product_attention(
         for it where the bias is -2**21 or less (-30720 in float16), so a query whose biases all
         are gets zeros also where torch, for finite ones, would take a mean.
 
+    The kernel is for logits (scores after `scale`, before a mask) up to 1e6 in size. Far beyond, a
+    masked key may count, and bfloat16 may give NaN; neither is noticed. A query that is not finite
+    makes its position NaN also in other heads of its image, such a key all positions; never those
+    of another image. On a CPU without the simulator, values that are not finite come out as from
+    `torch.nn.functional`, which for fewer than 16 keys gives finite values to a NaN query.
+
     Raises:
         ValueError or TypeError: an argument does not fit; the message names it.
         NeuronVitUnsupported: NEURON_VIT_REQUIRE_NKI=1 and no kernel covers the call.

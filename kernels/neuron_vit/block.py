@@ -54,7 +54,12 @@ def vit_block(
 
     Returns:
         [batch, tokens, width], dtype of `x`. Statistics, softmax and the residual stream within
-        the block are float32. A token that attends to nothing gets zeros from attention.
+        the block are float32. A token that attends to nothing gets zeros from attention. Logits
+        and values that are not finite: as of `scaled_dot_product_attention`.
+
+    Under `torch.autocast`, `x` and `params` are converted to its dtype, and the result back to the
+    dtype of `x`: the stream is rounded once a block. Weights are converted at every call, so
+    convert them once, with params.to(dtype).
 
     Raises:
         ValueError or TypeError: an argument does not fit; the message names it.

@@ -143,6 +143,11 @@ def cases(dtype=torch.float32):
     ):
         x, weight = tensors((WIDTH, HIDDEN))
         built[name] = (blocks(x, weight, kind, count), (x, weight))
+    packed = nv.EncoderParams.from_blocks([block_params(dtype), block_params(dtype)])
+    built["vit_encoder, packed"] = (
+        lambda x, shift: nv.vit_encoder(x + shift, packed),
+        tensors(vector),
+    )
     return built
 
 

@@ -67,6 +67,17 @@ def main():
     shown["compiled"] = error(compiled(there[0]), F.layer_norm(x, (64,), eps=1e-6))
     shown["launches_after_compiled"] = len(launches)
 
+    # Autocast: the kernel in its dtype, and the gradient in that of the tensor.
+    square = torch.randn(64, 64).to("neuron")
+    leaf = there[0].detach().requires_grad_()
+    with torch.autocast("neuron", dtype=torch.bfloat16):
+        out = nv.linear(leaf, square)
+        shown["autocast"] = [str(out.dtype), str(nv.layer_norm(out, 64, there[1]).dtype)]
+        shown["autocast_path"] = nv.last_path()
+    out.sum().backward()
+    shown["autocast"].append(str(leaf.grad.dtype))
+    shown["launches_with_autocast"] = len(launches)
+
     # A case without a kernel.
     wide = torch.randn(1, 1, 4, 192)
     with warnings.catch_warnings(record=True) as caught:

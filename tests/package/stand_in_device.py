@@ -23,6 +23,9 @@ def install():
     _setup_privateuseone_for_python_backend("neuron")
     library = torch.library.Library("_", "IMPL")
     library.fallback(_run_on_cpu, "PrivateUse1")
+    # What a backend adds that supports torch.autocast.
+    library.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
+    torch.neuron.get_amp_supported_dtype = lambda: [torch.bfloat16, torch.float16]
     _libraries.append(library)  # it unregisters when it is collected
 
 

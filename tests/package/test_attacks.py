@@ -21,7 +21,7 @@ def block(width, heads, head_dim, hidden):
         fc2_weight=0.1 * torch.randn(hidden, width),
         num_heads=heads,
         eps=1e-6,
-        attention_scale=head_dim**-0.5,
+        attention_scale=max(head_dim, 1) ** -0.5,
     )
 
 
@@ -77,3 +77,140 @@ def test_a_fallback_warning_turned_into_an_error_stays_one(monkeypatch):
         for _ in range(2):
             with pytest.raises(nv.NeuronVitFallbackWarning):
                 nv.layer_norm(x, (8,))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("kind", ["all keys", "mask", "lengths"])
+def test_logits_up_to_a_million(dtype, kind, monkeypatch):
+    """The limit that the documentation gives, with the largest logits on masked keys."""
+    q, k, v = (torch.randn(1, 2, 20, 16).to(dtype) for _ in range(3))
+    k[:, :, -1] = (3 * q[:, :, 0]).to(dtype)
+    scale = 2.0**-3
+    factor = (1e6 / (scale * (q.double() @ k.double().mT).abs().max())).sqrt().item()
+    q, k = (q.double() * factor).to(dtype), (k.double() * factor).to(dtype)
+    seen = torch.ones(20, 20, dtype=torch.bool)
+    seen[:, 10:] = kind == "all keys"
+    options = {"mask": {"attn_mask": seen}, "lengths": {"kv_lens": torch.tensor([10])}}
+    exact, base = (
+        torch.nn.functional.scaled_dot_product_attention(*tensors, seen, scale=scale).double()
+        for tensors in ([t.double() for t in (q, k, v)], (q, k, v))
+    )
+    for simulator in "01":
+        monkeypatch.setenv("NKI_SIMULATOR", simulator)
+        out = nv.scaled_dot_product_attention(q, k, v, scale=scale, **options.get(kind, {}))
+        error, base_error = ((found.double() - exact).abs().max() for found in (out, base))
+        assert error <= 2 * base_error + 2e-2
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("operand", ["query", "key", "value"])
+def test_values_that_are_not_finite_stay_where_they_are(bad, operand, simulated):
+    """In their image and, those of a query, at their position; where they belong, they show."""
+    operands = {name: torch.randn(3, 2, 20, 32) for name in ("query", "key", "value")}
+    operands[operand][1, 0, 3, 2] = bad
+    out = nv.scaled_dot_product_attention(**operands)
+    exact = torch.nn.functional.scaled_dot_product_attention(
+        **{name: tensor.double() for name, tensor in operands.items()}
+    )
+    lost, right = ~out.isfinite(), ~exact.isfinite()
+    assert nv.last_path() == "nki"
+    assert lost[right].all() and not lost[0].any() and not lost[2].any()
+    if operand == "query":
+        assert not lost[1, :, :3].any() and not lost[1, :, 4:].any()
+    if operand == "value":
+        assert torch.equal(lost, right)
+    torch.testing.assert_close(out[~lost].double(), exact[~lost], rtol=1e-4, atol=1e-4)
+
+
+def test_a_token_that_is_not_finite_stays_in_its_image(simulated):
+    x = torch.randn(3, 20, 48)
+    x[1, 2, 3] = float("nan")
+    params = block(48, 3, 16, 40)
+    for out in (nv.vit_block(x, params), nv.vit_encoder(x, [params, params])):
+        assert out[1].isnan().all() and out[0].isfinite().all() and out[2].isfinite().all()
+
+
+def test_heads_of_no_size_are_refused():
+    q = torch.randn(1, 2, 5, 0)
+    with pytest.raises(ValueError, match="attention: query has shape .* must be at least 1"):
+        nv.scaled_dot_product_attention(q, q, q)
+    with pytest.raises(ValueError, match="flash_attn_func: q has shape"):
+        nv.flash.flash_attn_func(q, q, q)
+    with pytest.raises(ValueError, match="BlockParams: num_heads is 2; qkv_weight has 0 columns"):
+        block(8, 2, 0, 10)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("attention", ("batch", "heads", "q_len", "k_len", "head_dim")),
+        ("vit_block", ("batch", "tokens", "width", "heads", "head_dim", "hidden")),
+        ("vit_encoder", ("batch", "tokens", "width", "heads", "head_dim", "hidden")),
+        ("mlp", ("tokens", "width", "hidden", "out")),
+        ("linear", ("tokens", "in_features", "out_features")),
+        ("layer_norm", ("width",)),
+        ("ada_rms_norm", ("width",)),
+    ],
+)
+def test_supports_with_sizes_of_zero_and_less(name, sizes):
+    good = dict.fromkeys(sizes, 4)
+    assert nv.supports(name, **good)
+    for size in sizes:
+        found = nv.supports(name, **{**good, size: 0})
+        assert not found and f"{name} {size}=0" in found.reason and found.remedy
+        with pytest.raises(ValueError, match=f"supports: {size} is -3; it must not be negative"):
+            nv.supports(name, **{**good, size: -3})
+
+
+def torch_dispatch_pair(tensor):
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    return TwoTensor(tensor, tensor.clone())
+
+
+class Marked(torch.Tensor):
+    """A subclass as users write them."""
+
+
+@pytest.mark.parametrize("simulator", ["0", "1"])
+@pytest.mark.parametrize(
+    "kind", ["subclass", "wrapper", "parameter", "negative view", "expanded", "inference"]
+)
+def test_unusual_tensors_give_the_usual_values(kind, simulator, monkeypatch):
+    monkeypatch.setenv("NKI_SIMULATOR", simulator)
+    x = torch.randn(2, 5, 12)
+    if kind == "negative view":
+        given = torch.complex(x, x).conj().imag
+        assert given.is_neg()
+    elif kind == "expanded":
+        given = x[:, :1].expand(2, 5, 12)
+    elif kind == "inference":
+        with torch.inference_mode():
+            given = x.clone()
+    else:
+        makers = {"subclass": lambda t: t.as_subclass(Marked), "wrapper": torch_dispatch_pair}
+        given = makers.get(kind, nn.Parameter)(x)
+    plain = x[:, :1].repeat(1, 5, 1) if kind == "expanded" else -x if "neg" in kind else x
+    weight = torch.randn(12, 12)
+    with torch.no_grad():
+        for call in (
+            lambda x: nv.layer_norm(x, 12),
+            lambda x: nv.linear(x, weight),
+            lambda x: nv.scaled_dot_product_attention(x, x, x),
+            lambda x: nv.vit_block(x, block(12, 3, 4, 10)),
+        ):
+            torch.manual_seed(1)
+            out = call(given)
+            torch.manual_seed(1)
+            assert type(out) is (torch.Tensor if kind == "parameter" else type(given))
+            out = out.a if kind == "wrapper" else out.as_subclass(torch.Tensor)
+            torch.testing.assert_close(out, call(plain))
+
+
+def test_meta_tensors_give_shapes(simulated):
+    """Nothing runs, also with the simulator; so under a fake mode, where libraries plan memory."""
+    x = torch.randn(2, 5, 12, device="meta")
+    params = block(12, 3, 4, 10).to("meta")
+    for out in (nv.layer_norm(x, 12), nv.vit_block(x, params), nv.vit_encoder(x, [params])):
+        assert out.device.type == "meta" and out.shape == x.shape
+    assert nv.launches() == {} and nv.last_path() is None

@@ -30,16 +30,23 @@ class Call(torch.nn.Module):
         return self.function(*tensors)
 
 
+@pytest.mark.parametrize("grad", [False, True])
 @pytest.mark.parametrize("name", NAMES)
-def test_compiles_whole_and_once(name):
+def test_compiles_whole_and_once(name, grad, monkeypatch):
     torch.compiler.reset()
     function, tensors = cases()[name]
     compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
-    compiled(*tensors)
-    others = [torch.randn_like(tensor) for tensor in tensors]
+    compiled(*[tensor.requires_grad_(grad) for tensor in tensors])
+    others = [torch.randn_like(tensor).requires_grad_(grad) for tensor in tensors]
     with torch.compiler.set_stance("fail_on_recompile"):
         out = compiled(*others)
-    same(out, function(*others))
+        same(out, function(*others))
+        if grad:
+            same(torch.autograd.grad(total(out), others), gradients(function, others))
+        # The path is chosen when the operator runs, so a variable set after compilation counts.
+        monkeypatch.setenv("NEURON_VIT_REQUIRE_NKI", "1")
+        with pytest.raises(nv.NeuronVitUnsupported):
+            compiled(*others)
 
 
 @pytest.mark.parametrize("strict", [False, True])
@@ -73,6 +80,9 @@ def test_exports_with_any_number_of_images(name):
 def test_inference_mode(name):
     function, tensors = cases()[name]
     expected = function(*tensors)
+    with torch.no_grad():
+        out = function(*[tensor.requires_grad_() for tensor in tensors])
+        assert not any(one.requires_grad for one in flat(out))
     with torch.inference_mode():
         out = function(*tensors)
         same(out, expected, rtol=0, atol=0)

@@ -67,6 +67,12 @@ def test_compiled_code_launches_the_kernel(shown):
     assert shown["launches_after_compiled"] == 4
 
 
+def test_autocast_is_that_of_the_device(shown):
+    assert shown["autocast"] == ["torch.bfloat16", "torch.bfloat16", "torch.float32"]
+    assert shown["autocast_path"] == "nki"
+    assert shown["launches_with_autocast"] == shown["launches_after_compiled"] + 2
+
+
 def test_a_case_without_kernel_warns_once_at_the_callers_line(shown):
     [(category, message, filename)] = shown["warnings"]
     assert category == "NeuronVitFallbackWarning"
