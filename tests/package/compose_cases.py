@@ -53,6 +53,8 @@ def blocks(x, weight, kind="plain", count=1):
     params = [dataclasses.replace(one, fc1_weight=weight) for one in params]
     if kind == "lengths":
         calls = {"kv_lens": torch.tensor([TOKENS, 3])}
+    if kind == "mask":
+        calls = {"attn_mask": torch.ones(TOKENS, TOKENS, dtype=torch.bool).tril()}
     if count > 1:
         return lambda x, weight: nv.vit_encoder(
             x, [dataclasses.replace(one, fc1_weight=weight) for one in params], **calls
@@ -139,6 +141,7 @@ def cases(dtype=torch.float32):
         ("vit_block", "plain", 1),
         ("vit_block, rotary", "rotary", 1),
         ("vit_block, lengths", "lengths", 1),
+        ("vit_block, mask", "mask", 1),
         ("vit_encoder", "plain", 2),
     ):
         x, weight = tensors((WIDTH, HIDDEN))

@@ -348,6 +348,13 @@ def test_autocast_is_that_of_the_torch_twins(simulator, monkeypatch):
         nv.linear(low, w)
 
 
+def test_operators_themselves_do_not_look_at_autocast():
+    """They do as their fakes say, whoever calls them."""
+    x, w = torch.randn(5, 12), torch.randn(12, 12)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert nv._ops.ops.linear(x, w, None, "out_in").dtype == torch.float32
+
+
 def test_a_block_under_autocast_is_the_narrow_block_with_a_wide_stream():
     params, x = block_params(), torch.randn(2, 5, 12)
     expected = nv.vit_block(x.bfloat16(), params.to(torch.bfloat16)).float()
