@@ -148,12 +148,13 @@ def moved(
 ) -> Dict[str, Tensor]:
     """`tensors` passed through `torch.Tensor.to`."""
     try:
-        return {name: tensor.to(*args, **kwargs) for name, tensor in tensors.items()}
-    except TypeError as error:
+        torch.empty(0).to(*args, **kwargs)
+    except (TypeError, RuntimeError) as error:
         raise TypeError(
             f"neuron-vit: {function}.to: the arguments are {args} and {kwargs}; they must be "
             "those of torch.Tensor.to. Pass a device, a dtype or both."
         ) from error
+    return {name: tensor.to(*args, **kwargs) for name, tensor in tensors.items()}
 
 
 def _check(params: BlockParams) -> None:

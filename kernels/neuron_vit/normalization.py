@@ -35,6 +35,8 @@ def layer_norm(
     Returns:
         The normalised tensor, shape and dtype of `input`. With a residual: that tensor and the sum
         `input + residual`, which is where the residual stream goes on. Statistics are float32.
+        Under `torch.autocast` the dtype is that to which `input` and `residual` promote, and
+        weight and bias are converted to it.
 
     Raises:
         ValueError or TypeError: an argument does not fit; the message names it.

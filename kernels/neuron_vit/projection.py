@@ -25,7 +25,8 @@ def linear(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tens
         bias: [out_features] or None.
 
     Returns:
-        [..., out_features], dtype of `input`; the sums are float32.
+        [..., out_features], dtype of `input`; the sums are float32. Under `torch.autocast` all
+        tensors are first converted to its dtype, as by torch; so for `mlp` and `swiglu_mlp`.
 
     Raises:
         ValueError or TypeError: an argument does not fit; the message names it.

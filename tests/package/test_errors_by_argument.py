@@ -453,3 +453,19 @@ def test_every_public_function_is_in_the_table():
     }
     without_arguments = {"last_path", "launches", "reset_launches"}
     assert functions - without_arguments <= {call.strip() for call in TABLE_OF_CALLS}
+
+
+@pytest.mark.parametrize("params", [BLOCK, ENCODER])
+@pytest.mark.parametrize("wrong", [(None, 3), ("elsewhere",), (object(),), ([],)])
+def test_wrong_conversions_are_named(params, wrong):
+    name = type(params).__name__
+    with pytest.raises(TypeError, match=f"neuron-vit: {name}.to: the arguments are"):
+        params.to(*wrong)
+    with pytest.raises(ValueError, match="neuron-vit: BlockParams: qkv_weight has dtype int32"):
+        params.to(torch.int32)
+
+
+@pytest.mark.parametrize("layer", [None, 3, "layer", torch.nn.Linear(3, 3), torch.randn(3)])
+def test_what_is_no_layer_is_named(layer):
+    with pytest.raises((TypeError, nv.NeuronVitUnsupported), match="neuron-vit: BlockParams.from"):
+        nv.BlockParams.from_module(layer)
