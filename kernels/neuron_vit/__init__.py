@@ -19,6 +19,7 @@ from .capability import Support, supports
 from .encoder import vit_encoder
 from .encoder_params import EncoderParams
 from .errors import NeuronVitFallbackWarning, NeuronVitUnsupported
+from .layer_hooks import hook_layers
 from .normalization import ada_layer_norm, ada_rms_norm, layer_norm, rms_norm
 from .projection import linear, mlp, swiglu_mlp
 from .transformers_attention import (
@@ -37,6 +38,7 @@ __all__ = [
     "ada_rms_norm",
     "flash",
     "flash_attn_forward",
+    "hook_layers",
     "last_path",
     "launches",
     "layer_norm",
