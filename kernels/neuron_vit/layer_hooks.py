@@ -11,18 +11,18 @@ from typing import Any, List, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from ._layer_parts import activation_name, defining_class, known, linear, part
+from ._layer_parts import activation_name, linear, part
 from ._layer_reader import _GATED, _PLAIN
 from .errors import NeuronVitUnsupported
 from .projection import mlp, swiglu_mlp
 
 _ATTRIBUTE = "_neuron_vit_activation"
 
-_LAYER_NORMS = ("LayerNorm", "timm.LayerNorm")
 # Norms that are like those which transformers names "RMSNorm".
 _RMS_NORMS = ("PixtralRMSNorm",)
 # timm's MLPs drop values in training and may hold a norm; `BlockParams` takes them.
 _MLPS = tuple(name for name in (*_PLAIN, *_GATED) if not name.startswith("timm."))
+_UP, _DOWN = ("fc1", "up_proj", "linear_fc1"), ("fc2", "down_proj", "linear_fc2")
 
 
 def hook_layers(model: nn.Module) -> List[str]:
@@ -54,57 +54,63 @@ def hook_layers(model: nn.Module) -> List[str]:
     for module in model.modules():
         kind, (name, condition) = type(module), _name_for(module)
         if name is not None and not hasattr(kind, "kernel_layer_name"):
-            # On the class whose forward pass it is: a subclass that only adds to the constructor
-            # computes the same.
             replace_kernel_forward_from_hub(kind, name, condition)
-        if getattr(kind, "kernel_layer_name", None) in ("LayerNorm", "RMSNorm", "MLP"):
-            if getattr(kind, "kernel_condition", bool)(module):
-                names.add(kind.kernel_layer_name)
+        found = getattr(kind, "kernel_layer_name", None)
+        condition = getattr(kind, "kernel_condition", None)
+        if found in _CONDITIONS and (condition is None or condition(module)):
+            names.add(found)
     return sorted(names)
 
 
 def run_mlp(layer: nn.Module, x: Tensor) -> Tensor:
     """The kernel for an MLP of transformers, on the weights where they lie."""
     activation = _activation(layer)
-    up, down = linear(layer, "fc1", "up_proj", "linear_fc1"), linear(layer, *_DOWN)
-    if defining_class(layer) in _GATED:
+    up, down = linear(layer, *_UP), linear(layer, *_DOWN)
+    if _definer(layer)[0].__name__ in _GATED:
         gate = linear(layer, "gate_proj")
         weights = (gate.weight, gate.bias, up.weight, up.bias, down.weight, down.bias)
         return swiglu_mlp(x, *weights, activation=activation)
     return mlp(x, up.weight, up.bias, down.weight, down.bias, activation)
 
 
-_DOWN = ("fc2", "down_proj", "linear_fc2")
-
-
 def _name_for(module: nn.Module) -> Tuple[Optional[str], Any]:
-    found = defining_class(module)
-    if found in _LAYER_NORMS:
-        return "LayerNorm", _is_layer_norm
-    if found in _RMS_NORMS:
-        return "RMSNorm", _is_rms_norm
-    if found in _MLPS:
-        return "MLP", _is_mlp
+    """The layer name of a module and the condition to put on its class; (None, None) for none."""
+    for name, condition in _CONDITIONS.items():
+        if condition(module):
+            return name, condition
     return None, None
 
 
+def _definer(module: nn.Module) -> Tuple[type, str]:
+    """The class that defines the module's forward pass, and the library it is from."""
+    kind = next(kind for kind in type(module).__mro__ if "forward" in vars(kind))
+    return kind, kind.__module__.split(".")[0]
+
+
 def _is_layer_norm(module: nn.Module) -> bool:
-    return defining_class(module) in _LAYER_NORMS
+    kind, library = _definer(module)
+    return kind is nn.LayerNorm or (library == "timm" and kind.__name__ == "LayerNorm")
 
 
 def _is_rms_norm(module: nn.Module) -> bool:
-    return defining_class(module) in _RMS_NORMS
+    kind, library = _definer(module)
+    return library == "transformers" and kind.__name__ in _RMS_NORMS
 
 
 def _is_mlp(module: nn.Module) -> bool:
+    kind, library = _definer(module)
+    if library != "transformers" or kind.__name__ not in _MLPS:
+        return False
     try:
-        known(module, _MLPS)
-        for names in (("fc1", "up_proj", "linear_fc1"), _DOWN):
+        for names in (_UP, _DOWN):
             linear(module, *names)
         _activation(module)
     except NeuronVitUnsupported:
         return False
     return True
+
+
+_CONDITIONS = {"LayerNorm": _is_layer_norm, "RMSNorm": _is_rms_norm, "MLP": _is_mlp}
 
 
 def _activation(layer: nn.Module) -> str:
