@@ -16,6 +16,7 @@ from .attention import scaled_dot_product_attention
 from .block import vit_block
 from .block_params import BlockParams
 from .capability import Support, supports
+from .diffusers_attention import diffusers_attn_processors
 from .encoder import vit_encoder
 from .encoder_params import EncoderParams
 from .errors import NeuronVitFallbackWarning, NeuronVitUnsupported
@@ -36,6 +37,7 @@ __all__ = [
     "Support",
     "ada_layer_norm",
     "ada_rms_norm",
+    "diffusers_attn_processors",
     "flash",
     "flash_attn_forward",
     "hook_layers",

@@ -24,7 +24,7 @@ from typing import Any, Dict, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from . import _dispatch
+from ._own_forward import run_own
 from ._packing import packed, unchanged
 from .block import vit_block
 from .errors import NeuronVitUnsupported
@@ -105,7 +105,7 @@ def run_block(layer: nn.Module, hidden_states: Tensor, given: Dict[str, Any]) ->
     """The block kernel on `layer`, which transformers calls with `hidden_states` and `given`.
 
     A call that the kernel does not cover runs the layer's own forward pass, after a warning or
-    with an error where a kernel would have run; see `_dispatch`. In `torch.compile` it is an error.
+    with an error where a kernel would have run. In `torch.compile` it is an error.
     """
     reason = _not_covered(layer, hidden_states, given)
     if reason is None:
@@ -174,13 +174,7 @@ def _run_own(
     layer: nn.Module, hidden_states: Tensor, given: Dict[str, Any], reason: str, remedy: str
 ) -> Tensor:
     """The layer's own forward pass in place of the kernel."""
-    if torch.compiler.is_compiling():
-        raise NeuronVitUnsupported(
-            f"neuron-vit: {reason}. {remedy[:1].upper()}{remedy[1:]}, or compile the model without "
-            "its blocks kernelized."
-        )
-
     def own(hidden_states: Tensor) -> Tensor:
         return type(layer).forward(layer, hidden_states, **given)
 
-    return _dispatch.run_without_kernel("vit_block", own, (hidden_states,), reason, remedy)
+    return run_own("vit_block", own, hidden_states, reason, remedy)
