@@ -28,6 +28,7 @@ from .transformers_attention import (
     register_with_transformers,
     supports_flash_attn,
 )
+from .warmup import Warmup, warmup
 
 __all__ = [
     "BlockParams",
@@ -35,6 +36,7 @@ __all__ = [
     "NeuronVitFallbackWarning",
     "NeuronVitUnsupported",
     "Support",
+    "Warmup",
     "ada_layer_norm",
     "ada_rms_norm",
     "diffusers_attn_processors",
@@ -56,4 +58,5 @@ __all__ = [
     "swiglu_mlp",
     "vit_block",
     "vit_encoder",
+    "warmup",
 ]
