@@ -21,6 +21,7 @@ from .test_blocks import StaysFloat64
 diffusers = pytest.importorskip("diffusers")
 from diffusers.models import attention_processor as processors  # noqa: E402
 from diffusers.models.attention import BasicTransformerBlock, FeedForward  # noqa: E402
+from diffusers.models.attention_dispatch import AttentionBackendName  # noqa: E402
 
 TOKENS, TEXT = 16, 5
 
@@ -209,6 +210,30 @@ def test_attention_processors(name, monkeypatch):
     assert restore_diffusers_modules(model)
     run(model, name, torch.float32)
     assert nv.launches() == {}
+
+
+@pytest.mark.parametrize("shape", [(2, TOKENS), (2, 1, 1, TOKENS), (TOKENS, TOKENS)])
+def test_masks_of_dispatched_attention(shape):
+    torch.manual_seed(0)
+    plain = make("flux").single_transformer_blocks[0].attn
+    ours = nn.Sequential(copy.deepcopy(plain))
+    replace_diffusers_modules(ours)
+    x, mask = _draw(torch.float64, 2, TOKENS, 48), torch.rand(shape) < 0.6
+    with torch.no_grad():
+        expected = plain(x, attention_mask=mask)
+        torch.testing.assert_close(ours[0](x, attention_mask=mask), expected)
+        assert nv.last_path() == "torch"
+        assert not torch.allclose(ours[0](x), expected)
+
+
+def test_a_backend_that_is_chosen_later_is_used():
+    plain = make("flux").single_transformer_blocks[0].attn
+    ours = nn.Sequential(plain)
+    replace_diffusers_modules(ours)
+    plain.processor._attention_backend = AttentionBackendName._NATIVE_MATH
+    with torch.no_grad():
+        plain(_draw(torch.float64, 2, TOKENS, 48))
+    assert nv.last_path() is None
 
 
 def test_processors_that_compute_attention_otherwise():

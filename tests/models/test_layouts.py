@@ -13,7 +13,7 @@ from transformers import ViTConfig, ViTModel
 from transformers.models.clip import modeling_clip
 
 import neuron_vit as nv
-from neuron_vit import _dispatch, layouts
+from neuron_vit import _dispatch, _packing, layouts
 from tests.parity import rule
 
 from .families import FAMILIES, block, stream, tables
@@ -173,6 +173,7 @@ def test_copies_have_their_own_weights(how):
             torch.save(layer, buffer)
             buffer.seek(0)
             other = torch.load(buffer, weights_only=False)
+        assert vars(other)[_packing._ATTRIBUTE].params is None  # nothing is carried along
         torch.testing.assert_close(other(x), expected)
         other.mlp.fc2.bias.add_(1.0)
         torch.testing.assert_close(other(x), expected + 1.0)
