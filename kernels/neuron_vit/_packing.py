@@ -4,6 +4,9 @@
 `__dict__`, outside its state dict, and made again when a parameter or a buffer has changed: every
 call compares where they lie and their version counters. A compiled graph cannot compare, so an
 operator in it does, and refuses to run on weights that are out of date.
+
+PyTorch counts what `load_state_dict`, an optimizer or `copy_` under `torch.no_grad()` write. It
+does not count what is written through `parameter.data`: after that, load the state dict again.
 """
 
 from typing import Any, List, Optional

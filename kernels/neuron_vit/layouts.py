@@ -49,6 +49,9 @@ _MODELS = {
     "Qwen3VLVisionBlock": "qwen3_vl",
 }
 
+# Where transformers says which outputs of its layers it is collecting.
+_RECORDER = "transformers.utils.output_capturing"
+
 _OWN_LAYERS_RUN = "use the model library's own layers for this call"
 
 
@@ -145,6 +148,18 @@ def _not_covered(
             "run the model under torch.inference_mode() or torch.no_grad(); to train, kernelize "
             "it with Mode.TRAINING, which leaves its layers as they are",
         )
+    device = hidden_states.device.type
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        return (
+            f"{name} is called under autocast, the kernel keeps the dtype of the weights",
+            "convert the model, for example with .to(torch.bfloat16), and leave autocast out",
+        )
+    for part in layer.modules():
+        if part is not layer and _is_hooked(part):
+            return (
+                f"a {type(part).__name__} within {name} has a hook, which would not run",
+                "remove the hook, or put it on the layer",
+            )
     mask = given.get("attention_mask")
     if mask is not None and not (
         isinstance(mask, Tensor)
@@ -162,12 +177,28 @@ def _not_covered(
     packed_batch = given.get("cu_seq_lens_q") is not None
     if packed_batch and (mask is not None or hidden_states.shape[0] != 1):
         return f"{name} is given segments in a batch or beside a mask", _OWN_LAYERS_RUN
-    if given.get("output_attentions"):
+    if given.get("output_attentions") or _attentions_are_collected():
         return (
             f"{name} is asked for the attention weights, which the kernel does not form",
             "leave output_attentions out",
         )
     return None
+
+
+def _is_hooked(part: nn.Module) -> bool:
+    """Whether somebody wants to see a part of a layer called. transformers' own hooks, by which it
+    records outputs, stay in place and most of the time do nothing."""
+    hooks = (*part._forward_hooks.values(), *part._forward_pre_hooks.values())
+    return any(getattr(hook, "__module__", "") != _RECORDER for hook in hooks)
+
+
+def _attentions_are_collected() -> bool:
+    """Whether the model was asked for attention weights, of which some layers hear nothing."""
+    recorder = sys.modules.get(_RECORDER)
+    # What a context variable holds cannot be compiled; transformers does not collect there.
+    if recorder is None or torch.compiler.is_compiling():
+        return False
+    return "attentions" in (recorder._active_collector.get() or ())
 
 
 def _run_own(

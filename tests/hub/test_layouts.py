@@ -133,9 +133,11 @@ nv = get_kernel("org/neuron-vit", version=1, trust_remote_code=True)
 """
 
 
-# Every way of calling a block, and a name that is found in another class's.
-SOME = ["ViTLayer", "Dinov2Layer", "DINOv3ViTLayer", "InternVLVisionLayer", "Qwen2_5_VLVisionBlock"]
+# Two ways of calling a block, and a name that is found in another class's.
+SOME = ["ViTLayer", "Dinov2Layer", "Qwen2_5_VLVisionBlock"]
 OTHERS = [
+    "DINOv3ViTLayer",
+    "InternVLVisionLayer",
     "DeiTLayer",
     "Dinov2WithRegistersLayer",
     "CLIPEncoderLayer",

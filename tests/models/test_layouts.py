@@ -281,6 +281,62 @@ def test_calls_that_the_kernel_does_not_cover(monkeypatch):
     assert isinstance(layer, modeling_clip.CLIPEncoderLayer)
 
 
+def vit_model(layers=2):
+    torch.manual_seed(0)
+    config = ViTConfig(
+        hidden_size=32, num_attention_heads=2, intermediate_size=48,
+        num_hidden_layers=layers, image_size=16, patch_size=4, attn_implementation="eager",
+    )  # fmt: skip
+    return ViTModel(config).eval()
+
+
+@pytest.mark.parametrize("asked", ["in the call", "in the config"])
+def test_attention_weights_of_a_model(asked, monkeypatch):
+    monkeypatch.setenv("NKI_SIMULATOR", "1")
+    plain, model, pixels = vit_model(), vit_model(), torch.randn(2, 3, 16, 16)
+    for layer in model.layers:
+        kernelized(layer)
+    options = {}
+    if asked == "in the call":
+        options["output_attentions"] = True
+    else:
+        plain.config.output_attentions = model.config.output_attentions = True
+    with torch.no_grad():
+        found, message = own_runs(model, pixels, **options)
+        expected = plain(pixels, **options).attentions
+    assert "the attention weights" in message and len(expected) == 2
+    for ours, theirs in zip(found.attentions, expected, strict=True):
+        torch.testing.assert_close(ours, theirs)
+    model.config.output_attentions = False
+    with torch.no_grad():  # transformers' hooks stay, and do nothing
+        model(pixels)
+    assert nv.launches() == {"vit_block": 2}
+
+
+def test_a_hook_within_a_layer(monkeypatch):
+    monkeypatch.setenv("NKI_SIMULATOR", "1")
+    family, layer = small("vit")
+    seen = []
+    hook = layer.mlp.register_forward_hook(lambda *arguments: seen.append(1))
+    x = stream(family.small, torch.float32)
+    with torch.no_grad():
+        _, message = own_runs(layer, x)
+        assert "a ViTMLP within ViTLayer has a hook" in message and len(seen) == 2
+        hook.remove()
+        layer(x)
+    assert nv.launches() == {"vit_block": 1}
+
+
+def test_autocast(monkeypatch):
+    monkeypatch.setenv("NKI_SIMULATOR", "1")
+    family, layer = small("vit")
+    plain, x = block(family, family.small, torch.float32), stream(family.small, torch.float32)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        result, message = own_runs(layer, x)
+        assert "under autocast" in message
+        assert torch.equal(result, plain(x))
+
+
 def test_segments_of_a_packed_batch():
     family, layer = small("pixtral")
     plain = block(family, family.small, torch.float32)
@@ -298,12 +354,7 @@ class TestCompiled:
 
     def model(self):
         torch.compiler.reset()
-        torch.manual_seed(0)
-        config = ViTConfig(
-            hidden_size=32, num_attention_heads=2, intermediate_size=48, num_hidden_layers=2,
-            image_size=16, patch_size=4,
-        )  # fmt: skip
-        model = ViTModel(config).eval()
+        model = vit_model(layers=1)
         for layer in model.layers:
             kernelized(layer)
         return model, torch.randn(2, 3, 16, 16)
@@ -323,12 +374,13 @@ class TestCompiled:
             model(x)
             compiled = torch.compile(model, backend="aot_eager")
             compiled(x)
-            model.layers[1].mlp.fc2.bias.add_(1.0)
+            model.layers[0].mlp.fc2.bias.add_(1.0)
             with pytest.raises(nv.NeuronVitUnsupported, match="changed since they were packed"):
                 compiled(x)
             expected = model(x).last_hidden_state
             torch.testing.assert_close(compiled(x).last_hidden_state, expected)
 
+    @pytest.mark.long
     def test_packing_is_not_traced(self):
         model, x = self.model()
         with torch.no_grad():
