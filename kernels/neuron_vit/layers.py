@@ -20,7 +20,7 @@ from .layer_hooks import run_mlp
 from .layouts import layout, run_block
 from .normalization import layer_norm, rms_norm
 
-Tables = Tuple[Tensor, Tensor]
+_Tables = Tuple[Tensor, Tensor]
 
 
 def __getattr__(name: str) -> Any:
@@ -53,6 +53,7 @@ class RMSNorm(nn.Module):
     has_backward = True
 
     weight: Tensor
+    variance_epsilon: float
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         name = "variance_epsilon" if hasattr(self, "variance_epsilon") else "eps"
@@ -101,7 +102,7 @@ class _RotatedBlock(nn.Module):
         self,
         hidden_states: Tensor,
         attention_mask: Optional[Tensor] = None,
-        position_embeddings: Optional[Tables] = None,
+        position_embeddings: Optional[_Tables] = None,
         **kwargs: Any,
     ) -> Tensor:
         given = {"attention_mask": attention_mask, "position_embeddings": position_embeddings}
@@ -118,7 +119,7 @@ class _SegmentedBlock(nn.Module):
         self,
         hidden_states: Tensor,
         cu_seqlens: Tensor,
-        position_embeddings: Optional[Tables] = None,
+        position_embeddings: Optional[_Tables] = None,
         **kwargs: Any,
     ) -> Tensor:
         given = {"cu_seqlens": cu_seqlens, "position_embeddings": position_embeddings}
