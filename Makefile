@@ -25,7 +25,8 @@ help:
 
 setup: $(INSTALLED)
 
-# timm comes without what it depends on, see tests/models/timm_blocks.py.
+# timm comes without what it depends on, see tests/models/timm_blocks.py; diffusers too, whose
+# dependencies are in constraints.txt with those of transformers.
 $(INSTALLED):
 	@command -v $(PYTHON) >/dev/null || { \
 	  echo "make: $(PYTHON) was not found; install Python 3.11 or newer, or say PYTHON=/path/to/python" >&2; exit 1; }
@@ -36,7 +37,7 @@ $(INSTALLED):
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt setuptools
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt \
 	  --no-build-isolation --editable '.[hub,models,test]'
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps timm
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps timm diffusers
 	@touch $@
 
 demo: $(INSTALLED)

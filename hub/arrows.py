@@ -30,13 +30,13 @@ REFERENCE = Rule(
     "torch, math, typing and relative imports",
     frozenset({"torch", "math", "typing", "__future__"}),
 )
-# nki and the Neuron runtime exist on a Neuron machine only; transformers is there if the user,
-# who asked to register with it, has it.
+# nki and the Neuron runtime exist on a Neuron machine only; kernels and transformers are there if
+# the user, who asked to register with them, has them.
 PACKAGE = Rule(
-    "the standard library, torch and relative imports; inside a function nki, torch_neuronx "
-    "and transformers as well",
+    "the standard library, torch and relative imports; inside a function nki, torch_neuronx, "
+    "kernels and transformers as well",
     STANDARD_LIBRARY | {"torch"},
-    frozenset({"nki", "torch_neuronx", "transformers"}),
+    frozenset({"kernels", "nki", "torch_neuronx", "transformers"}),
 )
 # The parts of the package that know nothing of the rest of it.
 INDEPENDENT = {"nki_src": KERNELS, "reference": REFERENCE}

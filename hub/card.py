@@ -90,5 +90,6 @@ def _layers(manifest: Manifest) -> list[str]:
     for path in (manifest.package / "layers" / "__init__.py", manifest.package / "layers.py"):
         if path.is_file():
             body = ast.parse(path.read_text(encoding="utf-8")).body
-            return [node.name for node in body if isinstance(node, ast.ClassDef)]
+            names = [node.name for node in body if isinstance(node, ast.ClassDef)]
+            return [name for name in names if not name.startswith("_")]
     return []

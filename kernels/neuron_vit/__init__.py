@@ -16,9 +16,11 @@ from .attention import scaled_dot_product_attention
 from .block import vit_block
 from .block_params import BlockParams
 from .capability import Support, supports
+from .diffusers_attention import diffusers_attn_processors
 from .encoder import vit_encoder
 from .encoder_params import EncoderParams
 from .errors import NeuronVitFallbackWarning, NeuronVitUnsupported
+from .layer_hooks import hook_layers
 from .normalization import ada_layer_norm, ada_rms_norm, layer_norm, rms_norm
 from .projection import linear, mlp, swiglu_mlp
 from .transformers_attention import (
@@ -26,6 +28,7 @@ from .transformers_attention import (
     register_with_transformers,
     supports_flash_attn,
 )
+from .warmup import Warmup, warmup
 
 __all__ = [
     "BlockParams",
@@ -33,10 +36,13 @@ __all__ = [
     "NeuronVitFallbackWarning",
     "NeuronVitUnsupported",
     "Support",
+    "Warmup",
     "ada_layer_norm",
     "ada_rms_norm",
+    "diffusers_attn_processors",
     "flash",
     "flash_attn_forward",
+    "hook_layers",
     "last_path",
     "launches",
     "layer_norm",
@@ -52,4 +58,5 @@ __all__ = [
     "swiglu_mlp",
     "vit_block",
     "vit_encoder",
+    "warmup",
 ]

@@ -18,12 +18,13 @@ runs, not when `torch.compile` traces it.
 """
 
 import collections
+import contextlib
 import inspect
 import os
 import sys
 import threading
 import warnings
-from typing import Any, Callable, Dict, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -64,6 +65,28 @@ def reset_launches() -> None:
     _thread.last_path = None
 
 
+@contextlib.contextmanager
+def recording() -> Iterator[List[Tuple[str, str]]]:
+    """A list that every call of this thread goes into meanwhile: the name of the kernel, and why it
+    did not run, "" where it did. Calls on empty tensors are left out."""
+    outer = getattr(_thread, "calls", None)
+    _thread.calls = []
+    try:
+        yield _thread.calls
+    finally:
+        _thread.calls = outer
+
+
+def _record(name: str, reason: str) -> None:
+    calls = getattr(_thread, "calls", None)
+    if calls is not None:
+        calls.append((name, reason))
+
+
+def _no_kernels_on(device: torch.device) -> str:
+    return f"the tensors are on {device}, where no NKI kernel runs"
+
+
 def run(
     name: str,
     arguments: Sequence[Any],
@@ -82,12 +105,14 @@ def run(
     launch = _launcher(tensors[0].device)
     if launch is None:
         _refuse_where_required(name, tensors[0].device)
+        _record(name, _no_kernels_on(tensors[0].device))
         return _run_torch(function, arguments)
 
     dtype = capability.dtype_name(tensors[0].dtype)
     support = capability.check(name, shape, dtype, _environment.target())
     if not support:
         _fall_back(support.reason, support.remedy, _named_tensors(function, arguments))
+        _record(name, support.reason)
         return _run_torch(function, arguments)
 
     prepared = (for_kernel or dense)([_detached(argument) for argument in arguments])
@@ -95,6 +120,7 @@ def run(
     with _lock:
         _launches[name] += 1
     _thread.last_path = "nki"
+    _record(name, "")
     return result
 
 
@@ -110,8 +136,10 @@ def run_without_kernel(
         device = next(iter(tensors.values())).device
         if _launcher(device) is None:
             _refuse_where_required(name, device)
+            _record(name, _no_kernels_on(device))
         else:
             _fall_back(reason, remedy, tensors)
+            _record(name, reason)
     return _run_torch(function, arguments)
 
 
@@ -170,8 +198,8 @@ def dense(arguments: Sequence[Any]) -> Sequence[Any]:
 def _refuse_where_required(name: str, device: torch.device) -> None:
     if _environment.nki_required():
         raise NeuronVitUnsupported(
-            f"neuron-vit: {name}: NEURON_VIT_REQUIRE_NKI=1, but the tensors are on {device}, where "
-            "no NKI kernel runs. Move them to a neuron device, or set NKI_SIMULATOR=1 to simulate "
+            f"neuron-vit: {name}: NEURON_VIT_REQUIRE_NKI=1, but {_no_kernels_on(device)}. "
+            "Move them to a neuron device, or set NKI_SIMULATOR=1 to simulate "
             "the kernels on CPU tensors."
         )
 

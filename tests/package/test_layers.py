@@ -113,17 +113,22 @@ def test_kernelized_model_runs_the_kernel(repository, simulated):
     torch.testing.assert_close(found, model()(x))
 
 
-@pytest.mark.parametrize("name", ["LayerNorm", "RMSNorm"])
+BLOCKS = sorted(nv.layouts._MODELS)
+
+
+@pytest.mark.parametrize("name", ["LayerNorm", "RMSNorm", "MLP", *BLOCKS])
 def test_layers_are_pure(name):
     """What `kernelize` asks for: no constructor, no state, nothing but forward and two flags."""
     layer = getattr(nv.layers, name)
-    members = {member for member in vars(layer) if not member.startswith("__")}
-    assert members == {"forward", "can_torch_compile", "has_backward"}
-    assert layer.can_torch_compile and layer.has_backward
+    members = set(dir(layer)) - set(dir(nn.Module))
+    assert members == {"can_torch_compile", "has_backward"}
+    assert layer.__init__ is nn.Module.__init__ and layer.forward is not nn.Module.forward
+    assert layer.can_torch_compile and layer.has_backward == (name not in BLOCKS)
 
 
 def test_layers_are_listed_for_the_card():
     """The card lists the classes at the top of layers.py, so there is nothing else there."""
     tree = ast.parse((ROOT / "kernels" / "neuron_vit" / "layers.py").read_text())
     classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
-    assert classes == ["LayerNorm", "RMSNorm"]
+    listed = [name for name in classes if not name.startswith("_")]
+    assert listed[:3] == ["LayerNorm", "RMSNorm", "MLP"] and sorted(listed[3:]) == BLOCKS
