@@ -12,6 +12,7 @@ environment variables.
 
 from . import flash, layers
 from ._dispatch import last_path, launches, reset_launches
+from ._report import Report
 from .attention import scaled_dot_product_attention
 from .block import vit_block
 from .block_params import BlockParams
@@ -19,6 +20,7 @@ from .capability import Support, supports
 from .encoder import vit_encoder
 from .encoder_params import EncoderParams
 from .errors import NeuronVitFallbackWarning, NeuronVitUnsupported
+from .models import apply, report, undo
 from .normalization import ada_layer_norm, ada_rms_norm, layer_norm, rms_norm
 from .projection import linear, mlp, swiglu_mlp
 from .transformers_attention import (
@@ -32,9 +34,11 @@ __all__ = [
     "EncoderParams",
     "NeuronVitFallbackWarning",
     "NeuronVitUnsupported",
+    "Report",
     "Support",
     "ada_layer_norm",
     "ada_rms_norm",
+    "apply",
     "flash",
     "flash_attn_forward",
     "last_path",
@@ -44,12 +48,14 @@ __all__ = [
     "linear",
     "mlp",
     "register_with_transformers",
+    "report",
     "reset_launches",
     "rms_norm",
     "scaled_dot_product_attention",
     "supports",
     "supports_flash_attn",
     "swiglu_mlp",
+    "undo",
     "vit_block",
     "vit_encoder",
 ]
