@@ -179,7 +179,8 @@ def _flat(findings: List[_Finding]) -> Iterator[_Finding]:
 def _row(finding: _Finding, applied: bool) -> Row:
     path, refusal = _path(finding), finding.refusal
     if applied and not _in_place(finding):
-        path, refusal = "torch", Refusal("it was not there when apply was called", "call it again")
+        path = "torch"
+        refusal = refusal or Refusal("it was not there when apply was called", "call it again")
     reason = "" if refusal is None else f"{refusal.reason}; {refusal.remedy}"
     if path == "block":
         reason = WITH_PARTS.get(defining_class(finding.module), "")

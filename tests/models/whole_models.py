@@ -237,9 +237,14 @@ def build(name: str, dtype: torch.dtype = torch.float32) -> nn.Module:
 
 
 def run(name: str, model: nn.Module, dtype: torch.dtype, **arguments: Any) -> Any:
-    """What the model returns, without gradients."""
+    """What the model returns, without gradients, for inputs of `dtype`, in its own dtype."""
+    inputs = MODELS[name].inputs(dtype)
+    working = next(model.parameters()).dtype
+    for key, value in inputs.items():
+        if value.is_floating_point():
+            inputs[key] = value.to(working)
     with torch.no_grad():
-        return model(**MODELS[name].inputs(dtype), **arguments)
+        return model(**inputs, **arguments)
 
 
 def tensors(name: str, model: nn.Module, dtype: torch.dtype) -> Dict[str, torch.Tensor]:
