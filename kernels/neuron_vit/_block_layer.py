@@ -49,6 +49,8 @@ class State:
     def __init__(self, layer: nn.Module, contract: Contract) -> None:
         self.contract = contract
         self.seen: List[Any] = []
+        # Where transformers says which outputs it is collecting, if it is there.
+        self.collector = getattr(sys.modules.get(_RECORDER), "_active_collector", None)
         self.handle = layer.register_load_state_dict_post_hook(_loaded)
         self.params: Optional[BlockParams] = None
         self.without_rope: Optional[BlockParams] = None
@@ -142,7 +144,8 @@ def read_block(layer: nn.Module) -> Union[BlockParams, Refusal]:
     """The packed weights of a layer, or why it cannot run as `vit_block`."""
     contract = contracts().get(defining_class(layer))
     if contract is None:
-        return Refusal(f"no fused block for {type(layer).__name__}", _LEAVE_IT)
+        name = original_class(layer).__name__
+        return Refusal(f"no fused block for {name}", "its own forward pass stays")
     found = obstacle(layer)
     if found is not None:
         return Refusal(*found)
@@ -181,8 +184,10 @@ def _refused_now(layer: nn.Module, state: State) -> Optional[Refusal]:
         return _TRAINING
     if torch.is_grad_enabled() and any(p.requires_grad for p in layer.parameters()):
         return _GRADIENTS
-    if torch.is_autocast_enabled(state.params.device.type):
+    if autocast_on(state.params.device):
         return _AUTOCAST
+    if state.collector is not None and "attentions" in _collected(state.collector):
+        return _ATTENTIONS
     for module in state.modules:
         if module is not layer:
             refusal = refused_hooks(module)
@@ -192,7 +197,10 @@ def _refused_now(layer: nn.Module, state: State) -> Optional[Refusal]:
 
 
 def refused_hooks(module: nn.Module) -> Optional[Refusal]:
-    """A module within a replaced one is not called, so a hook on it would not be."""
+    """A module within a replaced one is not called, so a hook on it would not be.
+
+    Those by which transformers records outputs stay in place, and most of the time do nothing.
+    """
     for kind in _HOOKS:
         for hook in getattr(module, kind).values():
             if getattr(hook, "__module__", "") != _RECORDER:
@@ -200,21 +208,21 @@ def refused_hooks(module: nn.Module) -> Optional[Refusal]:
                     f"a hook on a {type(module).__name__} within a layer would not run",
                     "remove the hook, or put it on the layer",
                 )
-            # transformers leaves its hooks in place, and says elsewhere whether it listens.
-            if _recorded("attentions"):
-                return _ATTENTIONS
     return None
 
 
-def _recorded(name: str) -> bool:
-    """Whether transformers is collecting the outputs of this name."""
-    collector = getattr(sys.modules[_RECORDER], "_active_collector", None)
+def autocast_on(device: torch.device) -> bool:
+    """Whether operations on this device are cast."""
+    kind = device.type
+    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+
+
+def _collected(collector: Any) -> Any:
+    """The names of the outputs that transformers is collecting."""
     if torch.compiler.is_compiling():
         # What a context variable holds cannot be compiled; this is what transformers does.
-        collected = collector.global_var if collector.compiling else None
-    else:
-        collected = collector.get()
-    return name in (collected or ())
+        return (collector.global_var if collector.compiling else None) or ()
+    return collector.get() or ()
 
 
 def _refused_input(x: Tensor, params: BlockParams) -> Optional[Refusal]:

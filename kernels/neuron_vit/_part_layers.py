@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from ._block_layer import drops_values, refused_hooks, unusual_tensors
+from ._block_layer import autocast_on, drops_values, refused_hooks, unusual_tensors
 from ._calls import Refusal
 from ._fallback import note
 from ._layer_parts import NORMS, activation_name, defining_class, linear, part, require_absent
@@ -45,7 +45,7 @@ class _Operator(Replaced):
                 f"they are {weight.dtype} on {weight.device}",
                 "convert the model and its input alike",
             )
-        if torch.is_autocast_enabled(x.device.type):
+        if autocast_on(x.device):
             return Refusal(
                 f"{self._kernel()} keeps the dtype of its input, autocast would change it",
                 "convert the model, and leave autocast out",

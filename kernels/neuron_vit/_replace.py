@@ -26,6 +26,8 @@ class Replaced:
 
     # The class that the module had; `_layer_parts.defining_class` looks for the name.
     _neuron_vit_original: ClassVar[Type[nn.Module]]
+    # The base that replaces its forward pass.
+    _neuron_vit_kind: ClassVar[Type["Replaced"]]
 
     def _neuron_vit_forward(self, *args: Any, **kwargs: Any) -> Any:
         """The forward pass that runs instead."""
@@ -57,13 +59,18 @@ class Replaced:
         result = self._neuron_vit_original.__new__(self._neuron_vit_original)
         memo[id(self)] = result
         result.__setstate__(copy.deepcopy(self._plain_dict(), memo))
-        replace(result, _kind(self))
+        replace(result, self._neuron_vit_kind)
         return result
 
 
 def is_replaced(module: nn.Module) -> bool:
     """Whether this package replaced the module."""
     return isinstance(module, Replaced)
+
+
+def is_covered(module: nn.Module) -> bool:
+    """Whether another tool gave a replaced module a class of its own since, as sharding does."""
+    return is_replaced(module) and "_neuron_vit_original" not in vars(type(module))
 
 
 def original_class(module: nn.Module) -> type:
@@ -77,6 +84,11 @@ def obstacle(module: nn.Module) -> Optional[Tuple[str, str]]:
         return (
             "another tool set a forward pass on this instance",
             "remove that first (kernelize and accelerate do it), or call apply before that tool",
+        )
+    if is_covered(module):
+        return (
+            "another tool changed its class after apply",
+            "undo what that tool did, then call apply or undo",
         )
     if not is_replaced(module) and hasattr(type(module), "_neuron_vit_original"):
         return (
@@ -101,10 +113,6 @@ def restore(module: nn.Module) -> None:
     module.__class__ = module._neuron_vit_original
 
 
-def _kind(module: Replaced) -> Type[Replaced]:
-    return type(module).__bases__[0]
-
-
 def _class_of(original: type, kind: Type[Replaced]) -> type:
     key = (original, kind)
     if key not in _classes:
@@ -117,6 +125,7 @@ def _class_of(original: type, kind: Type[Replaced]) -> type:
         members = {
             "forward": forward,
             "_neuron_vit_original": original,
+            "_neuron_vit_kind": kind,
             "__module__": original.__module__,
             "__qualname__": original.__qualname__,
             "__doc__": original.__doc__,

@@ -9,7 +9,15 @@ from ._block_layer import ReplacedBlock, drops_values, refused_block
 from ._calls import WITH_PARTS, Refusal, contracts
 from ._layer_parts import defining_class
 from ._part_layers import part_kind
-from ._replace import Replaced, is_replaced, original_class, replace, restore
+from ._replace import (
+    Replaced,
+    is_covered,
+    is_replaced,
+    obstacle,
+    original_class,
+    replace,
+    restore,
+)
 from ._report import Report, Row
 from .errors import NeuronVitFallbackWarning
 
@@ -70,7 +78,7 @@ def apply(model: nn.Module) -> Report:
     for finding in _flat(_findings(model)):
         if finding.kind is not None:
             replace(finding.module, finding.kind)
-        elif is_replaced(finding.module):
+        elif is_replaced(finding.module) and not is_covered(finding.module):
             restore(finding.module)
     told = report(model)
     _warn_of_what_is_left(model, told)
@@ -98,8 +106,12 @@ def undo(model: nn.Module) -> Report:
     for name, module in model.named_modules():
         if is_replaced(module):
             is_block = isinstance(module, ReplacedBlock)
-            restore(module)
-            rows.append(Row(name, type(module).__name__, "torch", "given back", is_block))
+            path, reason = "torch", "given back"
+            if is_covered(module):
+                path, reason = "block" if is_block else "op", "; ".join(obstacle(module))
+            else:
+                restore(module)
+            rows.append(Row(name, type(module).__name__, path, reason, is_block))
     return Report(rows, "run")
 
 
