@@ -132,8 +132,12 @@ class BlockParams:
         return cls(**read_layer(layer))
 
     def _tensors(self) -> Dict[str, Tensor]:
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        values = {name: getattr(self, name) for name in FIELDS}
         return {name: value for name, value in values.items() if isinstance(value, Tensor)}
+
+
+# Listed once, because torch.compile does not trace `dataclasses.fields` of a class.
+FIELDS = tuple(field.name for field in dataclasses.fields(BlockParams))
 
 
 def _check(params: BlockParams) -> None:

@@ -1,6 +1,5 @@
 """`vit_encoder`: pre-norm transformer blocks, one after another, in one call."""
 
-import dataclasses
 from typing import Any, Dict, Optional, Sequence, Tuple, Union
 
 import torch
@@ -10,7 +9,7 @@ from . import reference
 from ._autograd import differentiate_reference
 from ._ops import add_op_namespace_prefix, ops
 from .block import check_input, rope_tables, run, visibility
-from .block_params import BlockParams
+from .block_params import FIELDS, BlockParams
 from .encoder_params import EncoderParams
 
 _FUNCTION = "vit_encoder"
@@ -77,10 +76,7 @@ def vit_encoder(
 
 def _weights_and_constants(params: EncoderParams) -> Dict[str, Any]:
     """The operator's arguments that `params` holds, by name."""
-    values = {
-        field.name: params.stacks.get(field.name, getattr(params.form, field.name))
-        for field in dataclasses.fields(BlockParams)
-    }
+    values = {name: params.stacks.get(name, getattr(params.form, name)) for name in FIELDS}
     values["rope"] = params.form.rope or "half"
     return values
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from . import _validate
-from .block_params import BlockParams
+from .block_params import FIELDS, BlockParams
 
 _FUNCTION = "EncoderParams"
 
@@ -95,12 +95,12 @@ class EncoderParams:
 
 
 def _check_alike(first: BlockParams, block: BlockParams, index: int) -> None:
-    for field in dataclasses.fields(BlockParams):
-        expected, found = (_summary(getattr(params, field.name)) for params in (first, block))
+    for name in FIELDS:
+        expected, found = _summary(getattr(first, name)), _summary(getattr(block, name))
         if found != expected:
             raise _validate.fail(
                 _FUNCTION,
-                f"blocks[{index}].{field.name}",
+                f"blocks[{index}].{name}",
                 f"is {found}, blocks[0] has {expected}",
                 "all blocks must have the same",
                 "Make an encoder of each run of equal blocks, or call vit_block for each block",

@@ -69,7 +69,8 @@ def test_speed_ups_stand_where_kernels_ran_and_nowhere_else(outcome):
     for eager, kernel in zip(blocks[0::2], blocks[1::2]):
         ratio = (eager["us"] + eager["launch_us"]) / (kernel["us"] + kernel["launch_us"])
         assert kernel["speedup"] == pytest.approx(ratio)
-        assert eager["launches"] == 10 * kernel["launches"]
+        blocks_run = MODELS["vit-ti16"].depth if eager["level"] == "encoder" else 1
+        assert (eager["launches"], kernel["launches"]) == (10 * blocks_run, 1)
 
 
 def test_tables_cannot_be_confused(outcome):
