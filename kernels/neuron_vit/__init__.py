@@ -12,6 +12,7 @@ environment variables.
 
 from . import flash, layers
 from ._dispatch import last_path, launches, reset_launches
+from ._report import Report
 from .attention import scaled_dot_product_attention
 from .block import vit_block
 from .block_params import BlockParams
@@ -21,6 +22,7 @@ from .encoder import vit_encoder
 from .encoder_params import EncoderParams
 from .errors import NeuronVitFallbackWarning, NeuronVitUnsupported
 from .layer_hooks import hook_layers
+from .models import apply, report, undo
 from .normalization import ada_layer_norm, ada_rms_norm, layer_norm, rms_norm
 from .projection import linear, mlp, swiglu_mlp
 from .transformers_attention import (
@@ -35,10 +37,12 @@ __all__ = [
     "EncoderParams",
     "NeuronVitFallbackWarning",
     "NeuronVitUnsupported",
+    "Report",
     "Support",
     "Warmup",
     "ada_layer_norm",
     "ada_rms_norm",
+    "apply",
     "diffusers_attn_processors",
     "flash",
     "flash_attn_forward",
@@ -50,12 +54,14 @@ __all__ = [
     "linear",
     "mlp",
     "register_with_transformers",
+    "report",
     "reset_launches",
     "rms_norm",
     "scaled_dot_product_attention",
     "supports",
     "supports_flash_attn",
     "swiglu_mlp",
+    "undo",
     "vit_block",
     "vit_encoder",
     "warmup",

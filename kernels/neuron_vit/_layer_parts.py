@@ -11,11 +11,11 @@ from .errors import NeuronVitUnsupported
 from .reference.mlp import activate
 
 # Norms over the last dimension by the class that defines their forward pass, and their kind.
-_NORMS = {
+NORMS = {
     "LayerNorm": "layer",
-    "timm.LayerNorm": "layer",
+    "timm.norm.LayerNorm": "layer",
     "RMSNorm": "rms",
-    "timm.RmsNorm": "rms",
+    "timm.norm.RmsNorm": "rms",
     "Aimv2RMSNorm": "rms",
     "InternVLVisionRMSNorm": "rms",
     "PixtralRMSNorm": "rms",
@@ -39,12 +39,19 @@ class Norm:
 
 
 def defining_class(module: Any) -> str:
-    """The class whose `forward` the module runs; one of timm's with "timm." in front, because
-    names such as Block are everybody's."""
+    """The class whose `forward` the module runs, or ran before `apply` replaced it.
+
+    The name alone for classes of torch and transformers; with the file in front for timm's, as
+    "timm.eva.EvaBlock", because names such as Block and Attention are those of many; with the
+    whole module for others, whose names mean nothing here.
+    """
     for candidate in type(module).__mro__:
-        if "forward" in vars(candidate):
-            prefix = "timm." if candidate.__module__.split(".")[0] == "timm" else ""
-            return prefix + candidate.__name__
+        if "forward" in vars(candidate) and "_neuron_vit_original" not in vars(candidate):
+            path = candidate.__module__.split(".")
+            if path[0] in ("torch", "transformers"):
+                return candidate.__name__
+            file = f"timm.{path[-1]}" if path[0] == "timm" else candidate.__module__
+            return f"{file}.{candidate.__name__}"
     return type(module).__name__
 
 
@@ -85,7 +92,7 @@ def linear(module: nn.Module, *names: str) -> nn.Linear:
 def read_norm(module: nn.Module, *names: str) -> Norm:
     """The norm under the first of these names that is there."""
     found = part(module, *names)
-    kind = _NORMS.get(defining_class(found))
+    kind = NORMS.get(defining_class(found))
     if kind is None:
         raise refused(
             module,
@@ -132,9 +139,7 @@ def joined(
     """The biases in a row, with zeros for one that is None; None if all are."""
     if all(bias is None for bias in biases):
         return None
-    parts = [
-        like.new_zeros(size) if bias is None else bias for bias, size in zip(biases, sizes)
-    ]
+    parts = [like.new_zeros(size) if bias is None else bias for bias, size in zip(biases, sizes)]
     return torch.cat(parts).detach()
 
 
@@ -145,24 +150,30 @@ def layer_scale(layer: nn.Module, *names: str) -> Optional[Tensor]:
         found = getattr(layer, name, None)
         if isinstance(found, Tensor):
             return copy(found)
-        if found is not None and type(found) is not nn.Identity:
+        if found is not None and found != 1.0 and type(found) is not nn.Identity:
             return copy(part(found, "lambda1", "gamma"))
     return None
 
 
-def refuse_active_dropout(layer: nn.Module) -> None:
-    """In training mode a layer drops values, which the kernel does not."""
-    if not layer.training:
-        return
+def dropout_of(layer: nn.Module) -> str:
+    """What of the layer drops values in training mode, such as "dropout.p is 0.1"; else ""."""
     for name, module in layer.named_modules():
         for attribute in ("p", "drop_prob", "attention_dropout", "dropout"):
             probability = getattr(module, attribute, None)
             if isinstance(probability, (int, float)) and probability > 0:
-                raise refused(
-                    layer,
-                    f"it is in training mode and {name}.{attribute} is {probability}",
-                    "be in evaluation mode, after layer.eval()",
-                )
+                return f"{name}.{attribute} is {probability}"
+    return ""
+
+
+def refuse_active_dropout(layer: nn.Module) -> None:
+    """In training mode a layer drops values, which the kernel does not."""
+    dropout = dropout_of(layer) if layer.training else ""
+    if dropout:
+        raise refused(
+            layer,
+            f"it is in training mode and {dropout}",
+            "be in evaluation mode, after layer.eval()",
+        )
 
 
 def activation_name(mlp: nn.Module, activation: Callable[[Tensor], Tensor]) -> str:

@@ -44,14 +44,17 @@ _LAYERS = (
     "Qwen2VLVisionBlock",
     "Qwen2_5_VLVisionBlock",
     "Qwen3VLVisionBlock",
-    "timm.Block",
-    "timm.EvaBlock",
+    "timm.vision_transformer.Block",
+    "timm.eva.EvaBlock",
 )
+
+# Layers that are one of these, with scores of their own, which whoever calls `vit_block` adds.
+_BIASED = ("BeitLayer", "SwinLayer", "timm.beit.Block")
 
 # How an attention module rotates queries and keys: not at all, one way, or as its attribute
 # `rotate_half` says.
 _BY_ATTRIBUTE = "rotate_half"
-_ROTATIONS = {
+ROTATIONS = {
     "ViTAttention": None,
     "DeiTAttention": None,
     "Dinov2Attention": None,
@@ -66,13 +69,16 @@ _ROTATIONS = {
     "VisionAttention": "half",
     "Qwen2_5_VLVisionAttention": "half",
     "Qwen3VLVisionAttention": "half",
-    "timm.Attention": None,
-    "timm.EvaAttention": _BY_ATTRIBUTE,
-    "timm.AttentionRope": _BY_ATTRIBUTE,
+    "BeitAttention": None,
+    "SwinAttention": None,
+    "timm.attention.Attention": None,
+    "timm.beit.Attention": None,
+    "timm.eva.EvaAttention": _BY_ATTRIBUTE,
+    "timm.attention.AttentionRope": _BY_ATTRIBUTE,
 }
 
 # The MLPs by the names of their layers. "packed" is one layer for both halves of a gated MLP.
-_PLAIN = (
+PLAIN_MLPS = (
     "ViTMLP",
     "DeiTMLP",
     "Dinov2MLP",
@@ -84,7 +90,9 @@ _PLAIN = (
     "InternVLVisionMLP",
     "VisionMlp",
     "Qwen3VLVisionMLP",
-    "timm.Mlp",
+    "BeitMLP",
+    "SwinMLP",
+    "timm.mlp.Mlp",
 )
 _GATED = (
     "Dinov2SwiGLUFFN",
@@ -93,14 +101,20 @@ _GATED = (
     "Aimv2MLP",
     "PixtralMLP",
     "Qwen2_5_VLMLP",
-    "timm.SwiGLU",
+    "timm.mlp.SwiGLU",
 )
-_PACKED = ("timm.GluMlp",)
+_PACKED = ("timm.mlp.GluMlp",)
 
 
 def read_layer(layer: nn.Module) -> Dict[str, Any]:
     """The arguments of `BlockParams` for `layer`; `BlockParams.from_module` says the rest."""
     kind = defining_class(layer)
+    if kind in _BIASED:
+        raise NeuronVitUnsupported(
+            f"neuron-vit: BlockParams.from_module: {type(layer).__name__} computes a bias of the "
+            "attention scores in every call, which is no part of BlockParams; neuron_vit.apply("
+            "model) runs it as vit_block all the same."
+        )
     if kind not in _LAYERS:
         raise NeuronVitUnsupported(
             f"neuron-vit: BlockParams.from_module: the layer is a {type(layer).__name__} with the "
@@ -108,6 +122,11 @@ def read_layer(layer: nn.Module) -> Dict[str, Any]:
             "from the layer's tensors, if it computes the same block."
         )
     refuse_active_dropout(layer)
+    return read_parts(layer)
+
+
+def read_parts(layer: nn.Module) -> Dict[str, Any]:
+    """As `read_layer`, of a layer whose forward pass is known and does not drop values."""
     norm1 = read_norm(
         layer, "layernorm_before", "norm1", "layer_norm1", "rms_norm1", "attention_norm"
     )
@@ -130,7 +149,7 @@ def read_layer(layer: nn.Module) -> Dict[str, Any]:
 
 
 def _attention(attention: nn.Module) -> Dict[str, Any]:
-    rotation = _ROTATIONS[known(attention, tuple(_ROTATIONS))]
+    rotation = ROTATIONS[known(attention, tuple(ROTATIONS))]
     if rotation == _BY_ATTRIBUTE:
         rotation = "half" if attention.rotate_half else "interleaved"
     if getattr(attention, "is_causal", False):
@@ -186,12 +205,13 @@ def _qkv(attention: nn.Module) -> Tuple[Tensor, Optional[Tensor]]:
 def _score_factor(attention: nn.Module) -> float:
     if getattr(attention, "fused_attn", False):
         # timm leaves the factor to torch here, whatever its attribute says.
-        return float(attention.head_dim**-0.5)
+        features = linear(attention, "proj").in_features
+        return float((features // attention.num_heads) ** -0.5)
     return float(part(attention, "scaling", "scale"))
 
 
 def _mlp(mlp: nn.Module) -> Dict[str, Any]:
-    kind = known(mlp, (*_PLAIN, *_GATED, *_PACKED))
+    kind = known(mlp, (*PLAIN_MLPS, *_GATED, *_PACKED))
     up = linear(mlp, "fc1", "up_proj", "linear_fc1", "fc1_x")
     down = linear(mlp, "fc2", "down_proj", "linear_fc2")
     arguments = {

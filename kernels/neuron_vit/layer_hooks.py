@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ._layer_parts import activation_name, linear, part
-from ._layer_reader import _GATED, _PLAIN
+from ._layer_reader import _GATED, PLAIN_MLPS
 from .errors import NeuronVitUnsupported
 from .projection import mlp, swiglu_mlp
 
@@ -21,7 +21,7 @@ _ATTRIBUTE = "_neuron_vit_activation"
 # Norms that are like those which transformers names "RMSNorm".
 _RMS_NORMS = ("PixtralRMSNorm",)
 # timm's MLPs drop values in training and may hold a norm; `BlockParams` takes them.
-_MLPS = tuple(name for name in (*_PLAIN, *_GATED) if not name.startswith("timm."))
+_MLPS = tuple(name for name in (*PLAIN_MLPS, *_GATED) if not name.startswith("timm."))
 _UP, _DOWN = ("fc1", "up_proj", "linear_fc1"), ("fc2", "down_proj", "linear_fc2")
 
 

@@ -1,0 +1,296 @@
+"""A layer of a model that runs as one `vit_block`.
+
+The packed weights are kept beside the parameters, in no state dict. They are made again where the
+parameters are not those, or not the values, that were packed: outside of compiled code every call
+looks, and moving, converting or loading the layer looks in any case. Changes that PyTorch does not
+count (`parameter.data.copy_(...)`), and changes in place between two calls of compiled code, are
+seen by the next `apply`.
+"""
+
+import dataclasses
+import sys
+from typing import Any, List, Optional, Tuple, Union
+
+import torch
+from torch import Tensor, nn
+
+from . import _environment, capability
+from ._calls import Call, Contract, Refusal, contracts, mismatch
+from ._fallback import note
+from ._layer_parts import defining_class, dropout_of
+from ._layer_reader import read_parts
+from ._replace import STATE, Replaced, obstacle, original_class
+from .block import vit_block
+from .block_params import BlockParams
+from .errors import NeuronVitUnsupported
+
+_ORDINARY = (Tensor, nn.Parameter)
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_RECORDER = "transformers.utils.output_capturing"
+
+_LEAVE_IT = "leave it to PyTorch, or build BlockParams from its tensors if it is such a block"
+_TRAINING = Refusal("vit_block has no dropout", "call model.eval()")
+_GRADIENTS = Refusal(
+    "gradients of a layer's weights are wanted, which vit_block packs without them",
+    "call the model under torch.no_grad(), or model.requires_grad_(False)",
+)
+_ATTENTIONS = Refusal(
+    "vit_block does not return attention weights", "call the model without output_attentions"
+)
+_AUTOCAST = Refusal(
+    "a vit_block layer keeps the dtype of its weights, autocast would change it",
+    "convert the model, for example with .to(torch.bfloat16), and leave autocast out",
+)
+
+
+class State:
+    """What a replaced layer keeps: its contract, its packed weights, and what they were made of."""
+
+    def __init__(self, layer: nn.Module, contract: Contract) -> None:
+        self.contract = contract
+        self.seen: List[Any] = []
+        # Where transformers says which outputs it is collecting, if it is there.
+        self.collector = getattr(sys.modules.get(_RECORDER), "_active_collector", None)
+        self.handle = layer.register_load_state_dict_post_hook(_loaded)
+        self.params: Optional[BlockParams] = None
+        self.without_rope: Optional[BlockParams] = None
+        self.refusal: Optional[Refusal] = None
+        self.modules: Tuple[nn.Module, ...] = ()
+        self.drops = False
+
+    def pack(self, layer: nn.Module) -> None:
+        """Read the layer."""
+        self.seen = _contents(layer)
+        self.modules = tuple(layer.modules())
+        self.drops = bool(dropout_of(layer))
+        self.params = self.without_rope = self.refusal = None
+        read = read_block(layer)
+        if isinstance(read, Refusal):
+            self.refusal = read
+            return
+        self.params = self.without_rope = read
+        if read.rope is not None:
+            self.without_rope = dataclasses.replace(read, rope=None)
+
+    def refresh(self, layer: nn.Module) -> None:
+        """Read the layer if it is not what was read."""
+        contents = _contents(layer)
+        same = len(contents) == len(self.seen) and all(
+            found[0] is known[0] and found[1:] == known[1:]
+            for found, known in zip(contents, self.seen)
+        )
+        if not same:
+            self.pack(layer)
+
+
+class ReplacedBlock(Replaced):
+    """The forward pass of a layer as `vit_block`, and where that does not do, as it was."""
+
+    def _neuron_vit_prepare(self) -> None:
+        state = State(self, contracts()[defining_class(self)])
+        vars(self)[STATE] = state
+        state.pack(self)
+
+    def _neuron_vit_release(self) -> None:
+        vars(self)[STATE].handle.remove()
+
+    def _plain_dict(self) -> Any:
+        plain = super()._plain_dict()
+        hooks = plain["_load_state_dict_post_hooks"]
+        plain["_load_state_dict_post_hooks"] = type(hooks)(
+            (key, hook) for key, hook in hooks.items() if hook is not _loaded
+        )
+        return plain
+
+    def _apply(self, *args: Any, **kwargs: Any) -> Any:
+        result = super()._apply(*args, **kwargs)
+        vars(self)[STATE].refresh(self)
+        return result
+
+    def _neuron_vit_forward(self, *args: Any, **kwargs: Any) -> Any:
+        state = self._neuron_vit
+        if not torch.compiler.is_compiling():
+            state.refresh(self)
+        x = args[0] if args else next(iter(kwargs.values()), None)
+        if not isinstance(x, Tensor):
+            return self._own_forward(*args, **kwargs)
+        refusal = state.refusal or _refused_now(self, state)
+        if refusal is None:
+            call = state.contract(self, *args, **kwargs)
+            if call is None:
+                return self._own_forward(*args, **kwargs)
+            if isinstance(call, Call):
+                refusal = _refused_input(call.x, state.params)
+            else:
+                refusal = call
+        if refusal is not None:
+            x = note(x, "vit_block", refusal.reason, refusal.remedy)
+            if args:
+                return self._own_forward(x, *args[1:], **kwargs)
+            first = next(iter(kwargs))
+            return self._own_forward(**{**kwargs, first: x})
+        params = state.without_rope if call.rope is None else state.params
+        y = vit_block(
+            call.x,
+            params,
+            rope=call.rope,
+            attn_mask=call.attn_mask,
+            cu_seqlens=call.cu_seqlens,
+        )
+        return y if call.finish is None else call.finish(y)
+
+
+def read_block(layer: nn.Module) -> Union[BlockParams, Refusal]:
+    """The packed weights of a layer, or why it cannot run as `vit_block`."""
+    contract = contracts().get(defining_class(layer))
+    if contract is None:
+        name = original_class(layer).__name__
+        return Refusal(f"no fused block for {name}", "its own forward pass stays")
+    found = obstacle(layer)
+    if found is not None:
+        return Refusal(*found)
+    refusal = mismatch(layer, original_class(layer).forward, contract) or unusual_tensors(layer)
+    if refusal is not None:
+        return refusal
+    try:
+        # Not inference tensors, which later calls could not use.
+        with torch.inference_mode(False), torch.no_grad():
+            params = BlockParams(**read_parts(layer))
+    except (NeuronVitUnsupported, AttributeError, ValueError, TypeError) as error:
+        return Refusal(str(error).split("from_module: ")[-1].rstrip("."), _LEAVE_IT)
+    return _beyond_limits(params) or params
+
+
+def refused_block(layer: nn.Module) -> Optional[Refusal]:
+    """Why a layer cannot run as `vit_block`."""
+    if isinstance(layer, ReplacedBlock):
+        state = vars(layer)[STATE]
+        state.refresh(layer)
+        return state.refusal
+    read = read_block(layer)
+    return read if isinstance(read, Refusal) else None
+
+
+def drops_values(layer: nn.Module) -> Optional[Refusal]:
+    """The refusal of a layer in which something drops values now."""
+    if any(module.training for module in layer.modules()) and dropout_of(layer):
+        return _TRAINING
+    return None
+
+
+def _refused_now(layer: nn.Module, state: State) -> Optional[Refusal]:
+    """Why the layer, as it and the process are now, would not run as `vit_block`."""
+    if state.drops and any(module.training for module in state.modules):
+        return _TRAINING
+    if torch.is_grad_enabled() and any(p.requires_grad for p in layer.parameters()):
+        return _GRADIENTS
+    if autocast_on(state.params.device):
+        return _AUTOCAST
+    if state.collector is not None and "attentions" in _collected(state.collector):
+        return _ATTENTIONS
+    for module in state.modules:
+        if module is not layer:
+            refusal = refused_hooks(module)
+            if refusal is not None:
+                return refusal
+    return None
+
+
+def refused_hooks(module: nn.Module) -> Optional[Refusal]:
+    """A module within a replaced one is not called, so a hook on it would not be.
+
+    Those by which transformers records outputs stay in place, and most of the time do nothing.
+    """
+    for kind in _HOOKS:
+        for hook in getattr(module, kind).values():
+            if getattr(hook, "__module__", "") != _RECORDER:
+                return Refusal(
+                    f"a hook on a {type(module).__name__} within a layer would not run",
+                    "remove the hook, or put it on the layer",
+                )
+    return None
+
+
+def autocast_on(device: torch.device) -> bool:
+    """Whether operations on this device are cast."""
+    kind = device.type
+    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+
+
+def _collected(collector: Any) -> Any:
+    """The names of the outputs that transformers is collecting."""
+    if torch.compiler.is_compiling():
+        # What a context variable holds cannot be compiled; this is what transformers does.
+        return (collector.global_var if collector.compiling else None) or ()
+    return collector.get() or ()
+
+
+def _refused_input(x: Tensor, params: BlockParams) -> Optional[Refusal]:
+    if x.dim() == 3 and x.dtype == params.dtype and x.device == params.device:
+        return None
+    return Refusal(
+        f"vit_block takes [batch, tokens, width] of the dtype and on the device of the weights; "
+        f"the layer was given {x.dim()} dimensions, {x.dtype} on {x.device}, its weights are "
+        f"{params.dtype} on {params.device}",
+        "convert the model and its input alike",
+    )
+
+
+def _loaded(layer: Any, incompatible_keys: Any) -> None:
+    """After load_state_dict."""
+    vars(layer)[STATE].refresh(layer)
+
+
+def _contents(layer: nn.Module) -> List[Any]:
+    """What tells one version of the layer from another: its modules, and the identity, place and
+    count of changes of each tensor."""
+    contents: List[Any] = []
+    for module in layer.modules():
+        contents.append((module, type(module)))
+        for tensors in (module._parameters, module._buffers):
+            for tensor in tensors.values():
+                if type(tensor) in _ORDINARY:
+                    changes = -1 if tensor.is_inference() else tensor._version
+                    place = (tensor.data_ptr(), tensor.dtype, tensor.device)
+                    contents.append((tensor, changes, place))
+                else:
+                    contents.append((tensor,))
+    return contents
+
+
+def unusual_tensors(layer: nn.Module) -> Optional[Refusal]:
+    """The refusal of a module whose weights are no plain tensors of one dtype on one device."""
+    parameters = list(layer.parameters())
+    for parameter in parameters:
+        if type(parameter) not in _ORDINARY or parameter.layout != torch.strided:
+            return Refusal(
+                f"a weight is a {type(parameter).__name__} ({parameter.layout}), which cannot be "
+                "packed",
+                "apply before quantising or distributing the model, or leave this layer",
+            )
+        if parameter.is_meta:
+            return Refusal("its weights are on the meta device", "load the weights, then apply")
+    dtypes = sorted({capability.dtype_name(parameter.dtype) for parameter in parameters})
+    if len(dtypes) > 1 or len({parameter.device for parameter in parameters}) > 1:
+        return Refusal(
+            f"its weights have more than one dtype or device: {', '.join(dtypes)}",
+            "convert or move the model as a whole, then apply",
+        )
+    return None
+
+
+def _beyond_limits(params: BlockParams) -> Optional[Refusal]:
+    """The refusal of a block that the kernel does not take at any number of tokens."""
+    sizes = {
+        "batch": 1,
+        "tokens": 1,
+        "width": params.width,
+        "heads": params.num_heads,
+        "head_dim": params.head_dim,
+        "hidden": params.hidden,
+        "gated": params.gate_weight is not None,
+        "inner_norm": params.inner_norm is not None,
+    }
+    dtype = capability.dtype_name(params.dtype)
+    support = capability.check("vit_block", sizes, dtype, _environment.target())
+    return None if support else Refusal(support.reason, support.remedy)
