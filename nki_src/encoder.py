@@ -46,6 +46,7 @@ def encode(x, weights, layers, options):
     item = dtype_bytes(x.dtype)
     begin, end = program_share(batch, 1)
     count = end - begin
+    queries = options.queries(weights, dim)
     sizes = (
         length,
         width,
@@ -55,7 +56,7 @@ def encode(x, weights, layers, options):
         item,
         gated,
         options.inner_norm != None,
-        options.head_rows(weights, dim),
+        queries,
         options.bias_heads(),
     )
     plan = vit_block_plan(max(1, count), sizes, available_bytes())
@@ -69,7 +70,7 @@ def encode(x, weights, layers, options):
     if flight:
         slots, room = ring_slots(width, hidden, embed, item, gated)
         ring = WeightRing(slots, room, x.dtype)
-    form = Form(length, dim, options, x.dtype, plan, selectors, ring)
+    form = Form(length, dim, options, x.dtype, plan, queries, selectors, ring)
     size = images + beside
     full = count // size
     launch = Launch(x, out, weights, layers, form, begin, size)
