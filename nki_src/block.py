@@ -52,6 +52,11 @@ from .tiles import (
 # The parameters of a block are a dict of HBM tensors or None, named as the arguments of
 # `vit_block`; those of several are stacked, with an axis of layers in front.
 
+import os
+NORM_DELAY = float(os.environ.get("ND","3000"))
+W0 = float(os.environ.get("W0","0.5"))
+W1 = float(os.environ.get("W1","14000"))
+
 
 def layer_of(weights, index):
     """The parameters of layer `index`, an int or a register, of stacked ones."""
@@ -381,13 +386,19 @@ class Attention(nl.NKIObject):
         count = self.group.count
         chunks = ceil_div(self.weights["qkv_weight"].shape[0], PARTITIONS)
         if stage == 0:
-            return (0.5 if self.group.normed != None else 8.0) * count * chunks
+            return (W0 if self.group.normed != None else 8.0) * count * chunks
         if stage == self.stages - 1 and self.following != None:
             return 8.0 * count * chunks
         part = (stage - 1) % 4
         if part < 3:
             return 1.0 * count * chunks * ceil_div(form.heads_pass * form.dim, PARTITIONS)
         return 6.0 * count * ceil_div(form.length, PARTITIONS) * form.heads_pass / 2
+
+    def delay(self, stage):
+        """Cycles of the tensor engine between two steps."""
+        if stage == 0 or (stage == self.stages - 1 and self.following != None):
+            return NORM_DELAY
+        return 0.0
 
     def open(self, stage):
         """The work of a stage."""
@@ -578,9 +589,13 @@ class Rest(nl.NKIObject):
         if part == 0:
             return 1.0 * size * chunks * ceil_div(embed, PARTITIONS)
         if part == 1:
-            return 14000.0
+            return W1
         matrices = 2.0 if part == 2 and self.mlp.gate != None else 1.0
         return matrices * size * chunks * ceil_div(self.mlp.hidden, PARTITIONS)
+
+    def delay(self, stage):
+        """Cycles of the tensor engine between two steps."""
+        return NORM_DELAY if stage % 4 == 1 else 0.0
 
     def open(self, stage):
         """The work of a stage."""
