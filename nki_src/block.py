@@ -52,10 +52,9 @@ from .tiles import (
 # The parameters of a block are a dict of HBM tensors or None, named as the arguments of
 # `vit_block`; those of several are stacked, with an axis of layers in front.
 
-import os
-NORM_DELAY = float(os.environ.get("ND","3000"))
-W0 = float(os.environ.get("W0","0.5"))
-W1 = float(os.environ.get("W1","14000"))
+# Cycles of the tensor engine that another engine takes for a step of a norm in flight, about: what
+# should be issued between two such steps. Chosen by trying a few values in the timing model.
+NORM_DELAY = 4000.0
 
 
 def layer_of(weights, index):
@@ -220,8 +219,8 @@ class RestVectors(nl.NKIObject):
     """The vectors of a layer that `Rest` needs, on the chip; None where absent.
 
     norm_weight, norm_bias: columns [128, chunks] float32 (`tiles.load_columns`); mlp: `MlpVectors`;
-    scale1, scale2: broadcast rows [128, width]; proj_bias, fc2_bias: such rows times their scale, which
-    wait for their products in the residual.
+    scale1, scale2: broadcast rows [128, width]; proj_bias, fc2_bias: such rows times their scale,
+    which wait for their products in the residual.
     """
 
     def __init__(self, weights, form):
@@ -244,7 +243,9 @@ def scaled_row(vector, scale):
     if scale == None:
         return row
     product = nl.ndarray(row.shape, dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_tensor(dst=product, data1=row, data2=scale, op=nl.multiply, engine=nisa.engine.gpsimd)
+    nisa.tensor_tensor(
+        dst=product, data1=row, data2=scale, op=nl.multiply, engine=nisa.engine.gpsimd
+    )
     return product
 
 
@@ -253,9 +254,9 @@ class Form(nl.NKIObject):
 
     length, heads, dim: tokens an image, heads and their size; options: `Options`; dtype: of x;
     as_rows: whether queries and keys are made as rows (heads.py); rotation: the `Rotation` of those
-    made as columns, or None; images, heads_pass, block, flight, beside: see `limits.vit_block_plan`;
-    selectors: `attention.shift_selectors` of such passes; ring: the `WeightRing` of the weights of
-    `Rest`, or None.
+    made as columns, or None; images, heads_pass, block, flight, beside: see
+    `limits.vit_block_plan`; selectors: `attention.shift_selectors` of such passes; ring: the
+    `WeightRing` of the weights of `Rest`, or None.
     """
 
     def __init__(self, length, dim, options, dtype, plan, queries, selectors, ring):
@@ -386,7 +387,7 @@ class Attention(nl.NKIObject):
         count = self.group.count
         chunks = ceil_div(self.weights["qkv_weight"].shape[0], PARTITIONS)
         if stage == 0:
-            return (W0 if self.group.normed != None else 8.0) * count * chunks
+            return (0.1 if self.group.normed != None else 8.0) * count * chunks
         if stage == self.stages - 1 and self.following != None:
             return 8.0 * count * chunks
         part = (stage - 1) % 4
@@ -589,7 +590,7 @@ class Rest(nl.NKIObject):
         if part == 0:
             return 1.0 * size * chunks * ceil_div(embed, PARTITIONS)
         if part == 1:
-            return W1
+            return 2000.0
         matrices = 2.0 if part == 2 and self.mlp.gate != None else 1.0
         return matrices * size * chunks * ceil_div(self.mlp.hidden, PARTITIONS)
 
@@ -825,9 +826,9 @@ class HeadsProjection(nl.NKIObject):
     """`Heads` of queries or keys, in `result`, from weight columns [first, first + heads * d).
 
     columns: SBUF [128, chunks of width, tokens]; weight: HBM [width, features]; bias: the columns
-    of `AttentionVectors`, from `base` on those of these heads, or None; rotation: `Rotation` or None.
-    A step is one slot of heads for up to WIDE tokens, or the rotation of the slot before, which has
-    left PSUM by then.
+    of `AttentionVectors`, from `base` on those of these heads, or None; rotation: `Rotation` or
+    None. A step is one slot of heads for up to WIDE tokens, or the rotation of the slot before,
+    which has left PSUM by then.
     """
 
     def __init__(self, columns, weight, bias, base, first, heads, dim, rotation):

@@ -372,10 +372,10 @@ def rotation_bytes(queries, length, head_dim, item):
 
 
 def head_rows_bytes(images, heads_pass, sizes):
-    """What queries and keys of a pass need beyond their columns and weights when they are rotated, or
-    made as rows (heads.py): four float32 rows and four rounded ones of the tiles in the pipeline, two
-    pairs of tables with what they are made from, the parameters of the norm; for a norm of all
-    heads together also the deviations and, if that is more, what makes them."""
+    """What queries and keys of a pass need beyond their columns and weights when they are rotated,
+    or made as rows (heads.py): four float32 rows and four rounded ones of the tiles in the
+    pipeline, two pairs of tables with what they are made from, the parameters of the norm; for a
+    norm of all heads together also the deviations and, if that is more, what makes them."""
     length, width, heads, head_dim, hidden, item, gated, inner_norm, queries, bias_heads = sizes
     if queries == 0:
         return 0

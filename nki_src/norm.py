@@ -347,7 +347,7 @@ class NormColumns(nl.NKIObject):
         self.done = 0
 
     def push(self, rows):
-        """The next tile: SBUF rows [<= 128, width] of any float dtype, which only `then` changes."""
+        """The next tile: SBUF rows [<= 128, width] of any float dtype; only `then` changes them."""
         normed = nl.ndarray(rows.shape, dtype=self.columns.dtype, buffer=nl.sbuf)
         values = None
         if self.kind == "layer":

@@ -5,10 +5,10 @@
 For the plain heads of block.py, whose projection leaves columns; heads with a norm are made as rows
 and rotated there (heads.py). One slot of heads at a time:
 
-1. TensorE: a matrix of zeros and ones, the same for every pair of values, is stationary, the columns
-   are moving -> PSUM turned(q). Exact: each sum has one term.
-2. GpSimd: q * cos, both in SBUF. VectorE: turned(q) * sin, from PSUM, then the sum, which rounds to
-   the operand dtype over the columns that it came from.
+1. TensorE: a matrix of zeros and ones, which swaps the values of each pair, is stationary, the
+   columns are moving -> PSUM turned(q). Exact: each sum has one term.
+2. GpSimd: q * cos, both in SBUF. VectorE: turned(q) * sin, from PSUM, then the sum, which rounds
+   to the operand dtype over the columns that it came from.
 
 The tables are turned to columns once a launch, with the signs of turned(q) in the sines and 1 and 0
 for the tokens in front of the first position. All images use the same ones; those of an image lie

@@ -5,11 +5,11 @@ next instruction of its queue waits for another engine. The cure is to issue, be
 instructions that depend on each other, instructions of something independent.
 
 A *work* is an object with `steps` and `step(index)`; its steps are issued in order. A *task* is a
-sequence of works that need each other's results: `stages`, `weight(stage)`, an estimate of the time
-of a stage in any unit, `delay(stage)`, how long after a step of it the next one should come, because
-it waits for other engines, in that unit, and `open(stage)`, which makes the work of a stage when the stages before it
-have been issued (and so allocates its tiles as late as possible). `run` issues one task with
-another one in its background.
+sequence of works that need each other's results: `stages`; `weight(stage)`, an estimate of the time
+of a stage in any unit; `delay(stage)`, how much later, in that unit, the next step of the stage
+should come, because it waits for other engines; and `open(stage)`, which makes the work of a stage
+when the stages before it have been issued (and so allocates its tiles as late as possible). `run`
+issues one task with another one in its background.
 """
 
 import nki.language as nl
