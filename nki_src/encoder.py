@@ -223,8 +223,9 @@ class Launch(nl.NKIObject):
                 vectors = None
             if rest_vectors == None:
                 rest_vectors = RestVectors(weights, form)
-                if layer + 1 < self.layers and form.flight:
-                    following_vectors = AttentionVectors(layer_of(self.weights, layer + 1), form)
+                upcoming = layer_after(items, index)
+                if upcoming != None and form.flight:
+                    following_vectors = AttentionVectors(layer_of(self.weights, upcoming), form)
             then = Store(group.out, group.first)
             if layer + 1 < self.layers and form.flight:
                 then = Feed(group, following_vectors, form)
@@ -320,6 +321,15 @@ class Launch(nl.NKIObject):
                 rest = Rest(group, weights, rest_vectors, form, then)
             vectors = following_vectors
         return rest
+
+
+def layer_after(items, index):
+    """The layer that follows that of item `index`, which is the first one of the next chunk when a
+    chunk ends; None if there is none."""
+    for _, layer in items[index:]:
+        if layer != items[index][1]:
+            return layer
+    return None
 
 
 def run_beside(rest, attention, form):
