@@ -25,7 +25,7 @@ import nki.language as nl
 
 from .attention import Attend, Heads
 from .heads import head_shape
-from .limits import BANK, PARTITIONS, ceil_div, heads_per_chunk, query_block
+from .limits import BANK, PARTITIONS, ceil_div, heads_per_chunk, queries_kind, query_block
 from .mlp import Hidden, MlpVectors, gated_weights, plain_weights
 from .norm import FLUSH, NormColumns
 from .project import (
@@ -34,6 +34,7 @@ from .project import (
     load_weight,
     part_of,
 )
+from .rotate import Rotation
 from .score_bias import BiasUnits
 from .tiles import (
     WIDE,
@@ -50,6 +51,10 @@ from .tiles import (
 
 # The parameters of a block are a dict of HBM tensors or None, named as the arguments of
 # `vit_block`; those of several are stacked, with an axis of layers in front.
+
+# Cycles of the tensor engine that another engine takes for a step of a norm in flight, about: what
+# should be issued between two such steps. Chosen by trying a few values in the timing model.
+NORM_DELAY = 4000.0
 
 
 def layer_of(weights, index):
@@ -130,19 +135,15 @@ class Options(nl.NKIObject):
             return self.mask.shape[1]
         return 0 if self.kv_lens == None and self.cu_seqlens == None else 1
 
-    def made_as_rows(self, dim):
-        """Whether queries and keys are made as rows (heads.py): with a norm or a rotation, or if
-        heads cannot share the partitions, which would leave many columns of the tensor engine
-        idle in the projection."""
-        return self.qk_norm != None or self.cos != None or dim % 32 != 0
-
-    def head_rows(self, weights, dim):
-        """How queries and keys are made, see `limits.block_bytes`."""
-        if self.qk_norm == None and self.cos == None:
-            return 3 if self.made_as_rows(dim) else 0
-        if self.qk_norm == None:
-            return 1
-        return 2 if weights["q_norm_weight"].shape[-1] > dim else 1
+    def queries(self, weights, dim):
+        """How queries and keys are made, see `limits.queries_kind`."""
+        norm = 0
+        if self.qk_norm != None:
+            norm = 2 if weights["q_norm_weight"].shape[-1] > dim else 1
+        rope = 0
+        if self.cos != None:
+            rope = len(self.cos.shape) - 1
+        return queries_kind(norm, rope, dim)
 
     def mlp(self, weights):
         """`MlpWeights` of a layer."""
@@ -177,7 +178,7 @@ class Options(nl.NKIObject):
         )
 
     def head_shape(self, weights, dim, cos, sin):
-        """`HeadShape` of a layer, or None."""
+        """`HeadShape` of a layer."""
         return head_shape(
             dim,
             weights["q_norm_weight"],
@@ -208,7 +209,7 @@ class AttentionVectors(nl.NKIObject):
         self.norm_bias = load_columns(weights["norm1_bias"], 0, width, PARTITIONS)
         self.queries = None
         self.keys = None
-        if not form.head_rows:
+        if not form.as_rows:
             self.queries = load_columns(weights["qkv_bias"], 0, embed, packed)
             self.keys = load_columns(weights["qkv_bias"], embed, embed, packed)
         self.values = broadcast_row(weights["qkv_bias"], 2 * embed, embed)
@@ -218,30 +219,47 @@ class RestVectors(nl.NKIObject):
     """The vectors of a layer that `Rest` needs, on the chip; None where absent.
 
     norm_weight, norm_bias: columns [128, chunks] float32 (`tiles.load_columns`); mlp: `MlpVectors`;
-    proj_bias, fc2_bias, scale1, scale2: broadcast rows [128, width].
+    scale1, scale2: broadcast rows [128, width]; proj_bias, fc2_bias: such rows times their scale,
+    which wait for their products in the residual.
     """
 
     def __init__(self, weights, form):
         width = weights["fc2_weight"].shape[1]
-        self.proj_bias = broadcast_row(weights["proj_bias"], 0, width)
         self.scale1 = broadcast_row(weights["scale1"], 0, width)
+        self.proj_bias = scaled_row(weights["proj_bias"], self.scale1)
         self.norm_weight = load_columns(weights["norm2_weight"], 0, width, PARTITIONS)
         self.norm_bias = load_columns(weights["norm2_bias"], 0, width, PARTITIONS)
         self.mlp = MlpVectors(form.options.mlp(weights))
-        self.fc2_bias = broadcast_row(weights["fc2_bias"], 0, width)
         self.scale2 = broadcast_row(weights["scale2"], 0, width)
+        self.fc2_bias = scaled_row(weights["fc2_bias"], self.scale2)
+
+
+def scaled_row(vector, scale):
+    """HBM vector [n] times a broadcast row, or None for 1, as broadcast row [128, n]; None stays
+    None."""
+    if vector == None:
+        return None
+    row = broadcast_row(vector, 0, vector.shape[0])
+    if scale == None:
+        return row
+    product = nl.ndarray(row.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_tensor(
+        dst=product, data1=row, data2=scale, op=nl.multiply, engine=nisa.engine.gpsimd
+    )
+    return product
 
 
 class Form(nl.NKIObject):
     """What all groups and layers of a launch have in common.
 
     length, heads, dim: tokens an image, heads and their size; options: `Options`; dtype: of x;
-    head_rows: whether queries and keys are made as rows (heads.py); images, heads_pass, block,
-    flight, beside: see `limits.vit_block_plan`; selectors: `attention.shift_selectors` of such
-    passes; ring: the `WeightRing` of the weights of `Rest`, or None.
+    as_rows: whether queries and keys are made as rows (heads.py); rotation: the `Rotation` of those
+    made as columns, or None; images, heads_pass, block, flight, beside: see
+    `limits.vit_block_plan`; selectors: `attention.shift_selectors` of such passes; ring: the
+    `WeightRing` of the weights of `Rest`, or None.
     """
 
-    def __init__(self, length, dim, options, dtype, plan, selectors, ring):
+    def __init__(self, length, dim, options, dtype, plan, queries, selectors, ring):
         images, heads_pass, block, flight, beside = plan
         self.length = length
         self.heads = options.num_heads
@@ -251,7 +269,13 @@ class Form(nl.NKIObject):
         self.norm = options.norm
         self.scale = options.attention_scale
         self.dtype = dtype
-        self.head_rows = options.made_as_rows(dim)
+        self.as_rows = queries in (1, 2, 3)
+        self.rotation = None
+        if queries == 4:
+            packed = min(self.heads, heads_per_chunk(dim))
+            self.rotation = Rotation(
+                options.cos, options.sin, options.rope, length, packed, dim, dtype
+            )
         self.images = images
         self.heads_pass = heads_pass
         self.block = block
@@ -363,13 +387,19 @@ class Attention(nl.NKIObject):
         count = self.group.count
         chunks = ceil_div(self.weights["qkv_weight"].shape[0], PARTITIONS)
         if stage == 0:
-            return (0.5 if self.group.normed != None else 8.0) * count * chunks
+            return (0.1 if self.group.normed != None else 8.0) * count * chunks
         if stage == self.stages - 1 and self.following != None:
             return 8.0 * count * chunks
         part = (stage - 1) % 4
         if part < 3:
             return 1.0 * count * chunks * ceil_div(form.heads_pass * form.dim, PARTITIONS)
         return 6.0 * count * ceil_div(form.length, PARTITIONS) * form.heads_pass / 2
+
+    def delay(self, stage):
+        """Cycles of the tensor engine between two steps."""
+        if stage == 0 or (stage == self.stages - 1 and self.following != None):
+            return NORM_DELAY
+        return 0.0
 
     def open(self, stage):
         """The work of a stage."""
@@ -393,8 +423,8 @@ class Attention(nl.NKIObject):
             self.columns = group.normed.columns
             group.normed = None
             batch = group.batch
-            self.shape = form.options.head_shape(self.weights, form.dim, batch.cos, batch.sin)
-            if self.shape != None:
+            if form.as_rows:
+                self.shape = form.options.head_shape(self.weights, form.dim, batch.cos, batch.sin)
                 self.shape.begin(batch.image + group.first // form.length)
         if part < 2 and self.shape != None:
             work = self.shape.work(
@@ -414,13 +444,15 @@ class Attention(nl.NKIObject):
                 self.keys = work
             return work
         if part == 0:
+            low = first * form.dim
             self.queries = HeadsProjection(
-                self.columns, weight, vectors.queries, slot, first * form.dim, heads, form.dim
+                self.columns, weight, vectors.queries, slot, low, heads, form.dim, form.rotation
             )
             return self.queries
         if part == 1:
+            low = embed + first * form.dim
             self.keys = HeadsProjection(
-                self.columns, weight, vectors.keys, slot, embed + first * form.dim, heads, form.dim
+                self.columns, weight, vectors.keys, slot, low, heads, form.dim, form.rotation
             )
             return self.keys
         if part == 2:
@@ -558,9 +590,13 @@ class Rest(nl.NKIObject):
         if part == 0:
             return 1.0 * size * chunks * ceil_div(embed, PARTITIONS)
         if part == 1:
-            return 14000.0
+            return 2000.0
         matrices = 2.0 if part == 2 and self.mlp.gate != None else 1.0
         return matrices * size * chunks * ceil_div(self.mlp.hidden, PARTITIONS)
+
+    def delay(self, stage):
+        """Cycles of the tensor engine between two steps."""
+        return NORM_DELAY if stage % 4 == 1 else 0.0
 
     def open(self, stage):
         """The work of a stage."""
@@ -590,11 +626,8 @@ class Rest(nl.NKIObject):
             self.attended = group.attended.finish()
             if not group.lasting:
                 group.attended = None
-        # Without LayerScale the bias of the projection can wait for it in the residual.
         vectors = self.vectors
-        early = vectors.proj_bias if vectors.scale1 == None else None
-        late = None if vectors.scale1 == None else vectors.proj_bias
-        self.stream = residual_rows(group, start, size, early)
+        self.stream = residual_rows(group, start, size, vectors.proj_bias)
         width = self.stream.shape[2]
         self.normed = NormColumns(
             width,
@@ -605,6 +638,7 @@ class Rest(nl.NKIObject):
             form.eps,
             form.norm,
             form.flight,
+            vectors.fc2_bias,
         )
         return RowsProjection(
             self.stream,
@@ -612,7 +646,7 @@ class Rest(nl.NKIObject):
             weights["proj_weight"].shape[0],
             weights["proj_weight"],
             "in_out",
-            late,
+            None,
             vectors.scale1,
             self.stream,
             self.normed,
@@ -646,7 +680,7 @@ class Rest(nl.NKIObject):
             weights["fc2_weight"].shape[0],
             weights["fc2_weight"],
             "in_out",
-            self.vectors.fc2_bias,
+            None,
             self.vectors.scale2,
             stream,
             self.then,
@@ -792,11 +826,12 @@ class HeadsProjection(nl.NKIObject):
     """`Heads` of queries or keys, in `result`, from weight columns [first, first + heads * d).
 
     columns: SBUF [128, chunks of width, tokens]; weight: HBM [width, features]; bias: the columns
-    of `AttentionVectors`, from `base` on those of these heads, or None. A step is one slot of heads
-    for up to WIDE tokens.
+    of `AttentionVectors`, from `base` on those of these heads, or None; rotation: `Rotation` or
+    None. A step is one slot of heads for up to WIDE tokens, or the rotation of the slot before,
+    which has left PSUM by then.
     """
 
-    def __init__(self, columns, weight, bias, base, first, heads, dim):
+    def __init__(self, columns, weight, bias, base, first, heads, dim, rotation):
         width = weight.shape[0]
         total = columns.shape[2]
         self.columns = columns
@@ -815,16 +850,35 @@ class HeadsProjection(nl.NKIObject):
         self.bias = bias
         self.base = base
         self.slab = load_weight(weight, "in_out", width, first, heads * dim)
-        self.wides = ceil_div(total, WIDE)
-        self.steps = ceil_div(heads, self.packed) * self.wides
+        self.rotation = rotation
+        # (slot, first token, or None to rotate the slot)
+        self.plan = []
+        for slot in range(ceil_div(heads, self.packed)):
+            for low in range(0, total, WIDE):
+                self.plan.append((slot, low))
+            if rotation != None and slot > 0:
+                self.plan.append((slot - 1, None))
+        if rotation != None:
+            self.plan.append((ceil_div(heads, self.packed) - 1, None))
+        self.steps = len(self.plan)
 
     def step(self, index):
         """Step `index` of `steps`."""
-        slot = index // self.wides
-        low = index % self.wides * WIDE
+        slot, low = self.plan[index]
         dim = self.result.dim
         start = slot * self.packed
         stop = min(start + self.packed, self.count)
+        size = (stop - start) * dim
+        if low == None:
+            self.rotation.apply(self.result.columns[0:size, slot, :])
+        else:
+            self.project(slot, low, start, stop)
+        if index == self.steps - 1:
+            self.slab = None
+
+    def project(self, slot, low, start, stop):
+        """Heads [start, stop), which are slot `slot`, for the tokens from `low` on."""
+        dim = self.result.dim
         size = (stop - start) * dim
         total = min(WIDE, self.columns.shape[2] - low)
         parts = psum_parts(size, total)
@@ -848,8 +902,6 @@ class HeadsProjection(nl.NKIObject):
                     bias=self.bias[0:size, column : column + 1],
                 )
             low = high
-        if index == self.steps - 1:
-            self.slab = None
 
 
 class ValuesProjection(nl.NKIObject):

@@ -46,6 +46,7 @@ def encode(x, weights, layers, options):
     item = dtype_bytes(x.dtype)
     begin, end = program_share(batch, 1)
     count = end - begin
+    queries = options.queries(weights, dim)
     sizes = (
         length,
         width,
@@ -55,7 +56,7 @@ def encode(x, weights, layers, options):
         item,
         gated,
         options.inner_norm != None,
-        options.head_rows(weights, dim),
+        queries,
         options.bias_heads(),
     )
     plan = vit_block_plan(max(1, count), sizes, available_bytes())
@@ -69,7 +70,7 @@ def encode(x, weights, layers, options):
     if flight:
         slots, room = ring_slots(width, hidden, embed, item, gated)
         ring = WeightRing(slots, room, x.dtype)
-    form = Form(length, dim, options, x.dtype, plan, selectors, ring)
+    form = Form(length, dim, options, x.dtype, plan, queries, selectors, ring)
     size = images + beside
     full = count // size
     launch = Launch(x, out, weights, layers, form, begin, size)
@@ -222,8 +223,9 @@ class Launch(nl.NKIObject):
                 vectors = None
             if rest_vectors == None:
                 rest_vectors = RestVectors(weights, form)
-                if layer + 1 < self.layers and form.flight:
-                    following_vectors = AttentionVectors(layer_of(self.weights, layer + 1), form)
+                upcoming = layer_after(items, index)
+                if upcoming != None and form.flight:
+                    following_vectors = AttentionVectors(layer_of(self.weights, upcoming), form)
             then = Store(group.out, group.first)
             if layer + 1 < self.layers and form.flight:
                 then = Feed(group, following_vectors, form)
@@ -319,6 +321,15 @@ class Launch(nl.NKIObject):
                 rest = Rest(group, weights, rest_vectors, form, then)
             vectors = following_vectors
         return rest
+
+
+def layer_after(items, index):
+    """The layer that follows that of item `index`, which is the first one of the next chunk when a
+    chunk ends; None if there is none."""
+    for _, layer in items[index:]:
+        if layer != items[index][1]:
+            return layer
+    return None
 
 
 def run_beside(rest, attention, form):

@@ -1,11 +1,12 @@
-"""Queries and keys that are normalised or rotated before attention sees them.
+"""Queries and keys that are made as rows: normalised, rotated, turned to columns.
 
     q = rope(norm(x Wq + bq))        k = rope(norm(x Wk + bk))
 
-A norm of a head and a rotation combine the d values of a head with each other, so these queries
-and keys are made as rows, a token a partition, where those values lie side by side along the free
-axis; the plain ones of block.py come out of the projection as columns. For one tile of at most
-128 tokens of an image (`HeadRows`):
+A norm combines the d values of a head with each other, so these queries and keys are made as rows,
+a token a partition, where those values lie side by side along the free axis; so are heads that
+cannot share the partitions, and heads whose rotation differs from image to image
+(`limits.queries_kind`). All others come out of the projection as columns (block.py, rotate.py).
+For one tile of at most 128 tokens of an image (`HeadRows`):
 
 1. TensorE: the norm1 columns of the tile are stationary, the weight columns of a pass of heads
    moving -> PSUM rows [tokens, heads, d]. The bias is one more row of the contraction, against a
@@ -230,9 +231,11 @@ class HeadRows(nl.NKIObject):
     def rotate(self, dst, rows, image, tile):
         """dst = rows * cos + turned(rows) * sin. rows are overwritten."""
         count, heads, dim = rows.shape
-        if self.tables == None or image == 0 or len(self.shape.cos.shape) == 3:
+        shape = self.shape
+        if self.tables == None or image == 0 or len(shape.cos.shape) == 3:
             self.tables = None
-            self.tables = load_tables(self.shape, self.shape.image + image, self.length, tile)
+            first = shape.image + image
+            self.tables = load_tables(shape.cos, shape.sin, shape.rope, first, self.length, tile)
         cos, sin = self.tables
         turned = nl.ndarray(rows.shape, dtype=nl.float32, buffer=nl.sbuf)
         low, high = pairs(rows, self.shape.rope)
@@ -287,9 +290,7 @@ def head_shape(
     sin,
     rope,
 ):
-    """`HeadShape` of the arguments of `vit_block`, or None for plain queries and keys."""
-    if norm == None and cos == None and dim % 32 == 0:
-        return None
+    """`HeadShape` of the arguments of `vit_block`."""
     q_norm = None
     k_norm = None
     if norm != None:
@@ -298,13 +299,6 @@ def head_shape(
         full = q_norm_weight.shape[0] > dim
         assert not full or norm == "rms", "vit_block: a norm of all heads together must be rms"
     return HeadShape(q_norm, k_norm, eps, norm, cos, sin, rope, dim)
-
-
-def head_rows(shape):
-    """What the budget of a block has to know about queries and keys (`limits.head_rows_bytes`)."""
-    if shape == None:
-        return 0
-    return 2 if shape.full else 1
 
 
 def over_heads(row, count, heads):
@@ -326,14 +320,14 @@ def pairs(rows, rope):
     return rows[:, :, 0 : 2 * half : 2], rows[:, :, 1 : 2 * half : 2]
 
 
-def load_tables(shape, image, length, tile):
+def load_tables(cos, sin, rope, image, length, tile):
     """(cos, signed sin) of a tile of tokens -> SBUF float32 [128, d].
 
     The sines of the first value of each pair are negated, as in turned(x).
     """
-    cos = load_table(shape.cos, image, length, tile, 1.0)
-    sin = load_table(shape.sin, image, length, tile, 0.0)
-    first, _ = pairs(sin.expand_dim(1), shape.rope)
+    cos = load_table(cos, image, length, tile, 1.0)
+    sin = load_table(sin, image, length, tile, 0.0)
+    first, _ = pairs(sin.expand_dim(1), rope)
     nisa.tensor_scalar(dst=first, data=first, op0=nl.multiply, operand0=-1.0)
     return cos, sin
 

@@ -54,8 +54,9 @@ GROUP_TOKENS = 1024
 OVERLAP_SLACK = 1.05
 
 # Instructions that a launch may unroll; above, layers and then images become loops on the device.
-# A block of ViT-B/16 at batch 16 takes about 10000. Our choice: the compiler's time grows with it.
-INSTRUCTIONS_MAX = 32768
+# The encoder of ViT-B/16 takes about 110,000 at batch 16. Our choice: the compiler's time grows with
+# it, and each iteration of a loop begins with loads that nothing hides.
+INSTRUCTIONS_MAX = 131072
 
 # A bias or mask of attention is loaded for as many heads at a time as this holds. Our choice.
 BIAS_STAGE = 16 * 1024
@@ -339,27 +340,55 @@ def attention_heads(heads, q_len, k_len, head_dim, item, available, bias_heads=0
 
 # The sizes of a block, as the functions below take them in `sizes`:
 #
-#     (length, width, heads, head_dim, hidden, item, gated, inner_norm, head_rows, bias_heads)
+#     (length, width, heads, head_dim, hidden, item, gated, inner_norm, queries, bias_heads)
 #
-# gated, inner_norm: of its MLP. head_rows: how queries and keys are made (0: as columns, 1: as
-# rows, 2: as rows with a norm of all heads together, 3: as rows without norm or rotation).
+# gated, inner_norm: of its MLP. queries: how queries and keys are made, a `queries_kind`.
 # bias_heads: of the score bias (0: there is none, 1: one for all heads, or one for each).
 
 
-def head_rows_bytes(images, heads_pass, sizes):
-    """What queries and keys of a pass need beyond their columns and weights when they are made as
-    rows (heads.py): four float32 rows and four rounded ones of the tiles in the pipeline, two
-    pairs of tables with what they are made from, the parameters of the norm; for a norm of all
-    heads together also the deviations and, if that is more, what makes them."""
-    length, width, heads, head_dim, hidden, item, gated, inner_norm, kind, bias_heads = sizes
-    if kind == 0:
+def queries_kind(norm, rope, head_dim):
+    """How queries and keys are made. 0: as columns; 4: as columns, rotated (rotate.py); as rows
+    (heads.py), 1: with a norm of each head or a rotation, 2: with a norm of all heads together,
+    3: plain, because heads of this size cannot share the partitions, which would leave many
+    columns of the tensor engine idle in a projection to columns.
+
+    norm: 0 none, 1 of each head, 2 of all together; rope: 0 none, 1 with tables for all images, 2
+    with tables of each image.
+    """
+    alone = head_dim % 32 != 0
+    if norm == 2:
+        return 2
+    if norm == 1 or rope == 2 or (rope == 1 and alone):
+        return 1
+    if alone:
+        return 3
+    return 4 if rope == 1 else 0
+
+
+def rotation_bytes(queries, length, head_dim, item):
+    """What the rotation of columns keeps for a whole launch (rotate.py)."""
+    if queries != 4:
         return 0
+    return 2 * length * 4 + heads_per_chunk(head_dim) * head_dim * item
+
+
+def head_rows_bytes(images, heads_pass, sizes):
+    """What queries and keys of a pass need beyond their columns and weights when they are rotated,
+    or made as rows (heads.py): four float32 rows and four rounded ones of the tiles in the
+    pipeline, two pairs of tables with what they are made from, the parameters of the norm; for a
+    norm of all heads together also the deviations and, if that is more, what makes them."""
+    length, width, heads, head_dim, hidden, item, gated, inner_norm, queries, bias_heads = sizes
+    if queries == 0:
+        return 0
+    if queries == 4:
+        # The two products of a part, of two parts.
+        return 2 * 2 * BANK * 4
     row = heads_pass * head_dim
-    if kind == 3:
+    if queries == 3:
         return 4 * row * item
     tables = 2 * 2 * head_dim * (4 + item)
     size = row * (4 * 4 + 5 * item) + tables + 2 * head_dim * item
-    if kind == 2:
+    if queries == 2:
         tiles = images * ceil_div(length, PARTITIONS)
         embed = heads * head_dim
         step = slab_columns(width, embed, item)
@@ -372,7 +401,7 @@ def head_rows_bytes(images, heads_pass, sizes):
 def block_attention_bytes(images, heads_pass, flight, sizes):
     """Peak of the task `block.Attention` for a group of images and a pass of heads, with the
     output that it leaves behind. flight: see `block_bytes`."""
-    length, width, heads, head_dim, hidden, item, gated, inner_norm, rows_kind, bias_heads = sizes
+    length, width, heads, head_dim, hidden, item, gated, inner_norm, queries, bias_heads = sizes
     embed = heads * head_dim
     total = images * length
     vectors = 8 * ceil_div(width, PARTITIONS)
@@ -409,7 +438,7 @@ def block_attention_bytes(images, heads_pass, flight, sizes):
 def block_rest_bytes(images, block, flight, sizes):
     """Peak of the task `block.Rest` for a group of images and a block of tokens. flight: see
     `block_bytes`."""
-    length, width, heads, head_dim, hidden, item, gated, inner_norm, rows_kind, bias_heads = sizes
+    length, width, heads, head_dim, hidden, item, gated, inner_norm, queries, bias_heads = sizes
     embed = heads * head_dim
     total = images * length
     block = min(block, total)
@@ -450,13 +479,14 @@ def block_bytes(beside, images, heads_pass, block, flight, sizes):
     units of attention exist at a time, and the columns of attention from the start; otherwise one
     norm tile and one unit, and these columns when all heads are done.
     """
-    length, width, heads, head_dim, hidden, item, gated, inner_norm, rows_kind, bias_heads = sizes
+    length, width, heads, head_dim, hidden, item, gated, inner_norm, queries, bias_heads = sizes
     attention = block_attention_bytes(images, heads_pass, flight, sizes)
     rest = block_rest_bytes(images, block, flight, sizes)
     # The vectors of a layer (block.py): those of both tasks in flight, else of one at a time.
     vectors = heads * head_dim * item
     rest_vectors = 5 * width * item + (2 * hidden * item if inner_norm else 0)
     kept = 4 * (4 * ceil_div(width, PARTITIONS) + 4 * ceil_div(hidden, PARTITIONS))
+    kept = kept + rotation_bytes(queries, length, head_dim, item)
     if bias_heads > 0:
         kept = kept + 2 * length * 4
     if not flight:
@@ -477,7 +507,7 @@ def banks(depth, features, item, slabs=1):
 
 def block_instructions(images, plan, sizes):
     """At most so many instructions does one layer take for a chunk of images (encoder.py)."""
-    length, width, heads, head_dim, hidden, item, gated, inner_norm, rows_kind, bias_heads = sizes
+    length, width, heads, head_dim, hidden, item, gated, inner_norm, queries, bias_heads = sizes
     tokens = images * length
     groups = 1 if images <= plan[0] and plan[4] == 0 else 2
     blocks = ceil_div(plan[0] * length, plan[2])
@@ -496,8 +526,11 @@ def block_instructions(images, plan, sizes):
         cuts = banks(width, hidden, item, 2 if gated else 1)
         rows = rows + tiles * (cuts * (2 * chunks + 8) + 2 * deep + 16)
     norms = tiles * (3 * chunks + inner + 16)
-    if rows_kind > 0:
-        norms = norms + tiles * (2 * inner * (chunks + 4) * rows_kind + slots + 64)
+    if queries == 4:
+        # A product, two multiplications and a sum for each part of a slot.
+        norms = norms + slots * images * ceil_div(length, BANK) * 4
+    elif queries > 0:
+        norms = norms + tiles * (2 * inner * (chunks + 4) * queries + slots + 64)
     key_tiles = ceil_div(length, PARTITIONS)
     block = ceil_div(length, query_block(length, length, 4))
     each = key_tiles * (3 * block + ceil_div(length, BANK) + key_tiles + 4)
@@ -660,10 +693,12 @@ def vit_block(
     target,
     gated=False,
     inner_norm=False,
-    head_rows=0,
+    qk_norm=0,
+    rope=0,
     bias_heads=0,
 ):
-    sizes = (tokens, width, heads, head_dim, hidden, gated, inner_norm, head_rows, bias_heads)
+    queries = queries_kind(qk_norm, rope, head_dim)
+    sizes = (tokens, width, heads, head_dim, hidden, gated, inner_norm, queries, bias_heads)
     return block_fits("vit_block", sizes, dtype_name, target)
 
 
@@ -678,22 +713,22 @@ def vit_encoder(
     target,
     gated=False,
     inner_norm=False,
-    head_rows=0,
+    qk_norm=0,
+    rope=0,
     bias_heads=0,
 ):
     # As one block, whatever the depth: every layer uses the space of the one before.
-    sizes = (tokens, width, heads, head_dim, hidden, gated, inner_norm, head_rows, bias_heads)
+    queries = queries_kind(qk_norm, rope, head_dim)
+    sizes = (tokens, width, heads, head_dim, hidden, gated, inner_norm, queries, bias_heads)
     return block_fits("vit_encoder", sizes, dtype_name, target)
 
 
 def block_fits(name, block_sizes, dtype_name, target):
-    tokens, width, heads, head_dim, hidden, gated, inner_norm, head_rows, bias_heads = block_sizes
+    tokens, width, heads, head_dim, hidden, gated, inner_norm, queries, bias_heads = block_sizes
     for found in (head_size(name, head_dim), sequence(name, "tokens", tokens)):
         if not found[0]:
             return found
     item = DTYPE_BYTES[dtype_name]
-    if head_rows == 0 and head_dim % 32 != 0:
-        head_rows = 3
     sizes = (
         tokens,
         width,
@@ -703,7 +738,7 @@ def block_fits(name, block_sizes, dtype_name, target):
         item,
         gated,
         inner_norm,
-        head_rows,
+        queries,
         bias_heads,
     )
     heads_pass = min(heads, heads_per_chunk(head_dim))

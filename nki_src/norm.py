@@ -326,15 +326,17 @@ class NormColumns(nl.NKIObject):
     weight, bias: columns [128, chunks] float32 or None; kind: "layer" or "rms".
     `push` takes the tiles in order. In flight, the steps of four neighbours (`NormTile` and the
     transpose) are issued side by side; otherwise a tile is done with before the next one comes.
-    `NormWork` pushes and ends it.
+    `NormWork` pushes and ends it. then: a row [128, width] that GpSimd, which has little else to
+    do, adds to the tiles when their norm does not need them any more, or None.
     """
 
-    def __init__(self, width, count, dtype, weight, bias, eps, kind, flight):
+    def __init__(self, width, count, dtype, weight, bias, eps, kind, flight, then=None):
         self.weight = weight
         self.bias = bias
         self.eps = eps
         self.kind = kind
         self.flight = flight
+        self.then = then
         self.columns = nl.ndarray(
             (PARTITIONS, ceil_div(width, PARTITIONS), count), dtype=dtype, buffer=nl.sbuf
         )
@@ -345,7 +347,7 @@ class NormColumns(nl.NKIObject):
         self.done = 0
 
     def push(self, rows):
-        """The next tile: SBUF rows [<= 128, width] of any float dtype, which are not changed."""
+        """The next tile: SBUF rows [<= 128, width] of any float dtype; only `then` changes them."""
         normed = nl.ndarray(rows.shape, dtype=self.columns.dtype, buffer=nl.sbuf)
         values = None
         if self.kind == "layer":
@@ -375,6 +377,15 @@ class NormColumns(nl.NKIObject):
             self.summed.spread()
         if self.spread != None:
             self.spread.scale()
+            if self.then != None:
+                rows = self.spread.rows
+                nisa.tensor_tensor(
+                    dst=rows,
+                    data1=rows,
+                    data2=self.then[0 : rows.shape[0], :],
+                    op=nl.add,
+                    engine=nisa.engine.gpsimd,
+                )
             # Only the result is still wanted.
             self.spread.values = None
             self.spread.rows = None

@@ -5,33 +5,42 @@ next instruction of its queue waits for another engine. The cure is to issue, be
 instructions that depend on each other, instructions of something independent.
 
 A *work* is an object with `steps` and `step(index)`; its steps are issued in order. A *task* is a
-sequence of works that need each other's results: `stages`, `weight(stage)`, an estimate of the time
-of a stage in any unit, and `open(stage)`, which makes the work of a stage when the stages before it
-have been issued (and so allocates its tiles as late as possible). `run` issues one task with
-another one in its background.
+sequence of works that need each other's results: `stages`; `weight(stage)`, an estimate of the time
+of a stage in any unit; `delay(stage)`, how much later, in that unit, the next step of the stage
+should come, because it waits for other engines; and `open(stage)`, which makes the work of a stage
+when the stages before it have been issued (and so allocates its tiles as late as possible). `run`
+issues one task with another one in its background.
 """
 
 import nki.language as nl
 
 
 def run(task, background):
-    """Issue all of `task` and all of `background` (or None), both progressing evenly."""
+    """Issue all of `task` and all of `background` (or None), both progressing evenly, except that
+    neither takes a step before its time while the other one has something to issue instead."""
     front = Progress(task)
     if background == None:
         while not front.done():
             front.step()
-    else:
-        behind = Progress(background)
-        while not front.done():
-            front.step()
-            while not behind.done() and behind.fraction() < front.fraction():
-                behind.step()
-        while not behind.done():
-            behind.step()
+        return
+    behind = Progress(background)
+    clock = 0.0
+    while not front.done() or not behind.done():
+        first = behind
+        second = front
+        if behind.done() or (not front.done() and front.fraction() <= behind.fraction()):
+            first = front
+            second = behind
+        if first.ready > clock and not second.done() and second.ready < first.ready:
+            first = second
+        clock = max(clock, first.ready)
+        clock += first.step()
+        first.ready = clock + first.delay
 
 
 class Progress(nl.NKIObject):
-    """A task that is being issued."""
+    """A task that is being issued. ready: when its next step should be issued, in the unit of
+    `weight`, of which `delay` should pass after each step of its stage."""
 
     def __init__(self, task):
         self.task = task
@@ -42,6 +51,8 @@ class Progress(nl.NKIObject):
         self.passed = 0.0
         self.work = None
         self.index = 0
+        self.ready = 0.0
+        self.delay = 0.0
 
     def done(self):
         """Whether everything has been issued."""
@@ -55,13 +66,16 @@ class Progress(nl.NKIObject):
         return (self.passed + here) / self.total
 
     def step(self):
-        """Issue one step."""
+        """Issue one step; returns its weight."""
         if self.work == None:
             self.work = self.task.open(self.stage)
             self.index = 0
+            self.delay = self.task.delay(self.stage)
         self.work.step(self.index)
+        weight = self.task.weight(self.stage) / self.work.steps
         self.index += 1
         if self.index == self.work.steps:
             self.passed += self.task.weight(self.stage)
             self.work = None
             self.stage += 1
+        return weight

@@ -374,9 +374,9 @@ def _sizes(given: Dict[str, Any], biased: bool) -> Dict[str, int]:
     batch, tokens, width = given["x"].shape
     heads, mask = given["num_heads"], given["mask"]
     head_dim = given["proj_weight"].shape[-2] // heads
-    head_rows = int(given["cos"] is not None or given["qk_norm"] is not None)
-    if given["qk_norm"] is not None and given["q_norm_weight"].shape[-1] > head_dim:
-        head_rows = 2
+    qk_norm = 0
+    if given["qk_norm"] is not None:
+        qk_norm = 2 if given["q_norm_weight"].shape[-1] > head_dim else 1
     return {
         "batch": batch,
         "tokens": tokens,
@@ -386,7 +386,8 @@ def _sizes(given: Dict[str, Any], biased: bool) -> Dict[str, int]:
         "hidden": given["fc1_weight"].shape[-1],
         "gated": given["gate_weight"] is not None,
         "inner_norm": given["inner_norm"] is not None,
-        "head_rows": head_rows,
+        "qk_norm": qk_norm,
+        "rope": 0 if given["cos"] is None else given["cos"].dim() - 1,
         "bias_heads": int(biased) if mask is None else mask.shape[1],
     }
 

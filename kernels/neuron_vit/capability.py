@@ -64,8 +64,9 @@ def supports(
             - attention: batch, heads, q_len, k_len, head_dim [, bias_heads=1 with a mask or bias
               that heads share, key lengths or segments, =heads with one of each head]
             - vit_block, vit_encoder: batch, tokens, width, heads, head_dim, hidden [, gated=True,
-              inner_norm=True; head_rows=1 with rotary tables or a norm of each head, 2 with one
-              of all heads together; bias_heads as of attention]
+              inner_norm=True; qk_norm=1 with a norm of each head, 2 with one of all heads
+              together; rope=1 with rotary tables, 2 with tables of each image; bias_heads as of
+              attention]
 
     Example:
         >>> supports("attention", batch=8, heads=12, q_len=197, k_len=197, head_dim=64).ok

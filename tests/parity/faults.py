@@ -85,6 +85,8 @@ ADA = dict(tokens=65, width=200, batch=3)
 SUM = dict(ADA, residual=True, gate=True)
 BLOCK = dict(tokens=17, width=136, heads=2, head_dim=32, hidden=200, batch=2, layer_scale=True)
 ROTATED = dict(BLOCK, tokens=50, rope="half", prefix=2)
+# Heads of a size that is made as rows, so that the rotation is too.
+ROTATED_ROWS = dict(ROTATED, head_dim=40)
 NORMED = dict(BLOCK, heads=3, qk_norm="layer")
 
 FAULTS = [
@@ -502,9 +504,19 @@ FAULTS = [
         "            None,\n            stream,\n", BLOCK, "bf16",
     ),
     Fault(
-        "vit_block", "projection bias without LayerScale dropped", "block.py",
-        "early = vectors.proj_bias if vectors.scale1 == None else None", "early = None",
-        dict(BLOCK, layer_scale=False), "bf16",
+        "vit_block", "projection bias dropped", "block.py",
+        "residual_rows(group, start, size, vectors.proj_bias)",
+        "residual_rows(group, start, size, None)", dict(BLOCK, layer_scale=False), "bf16",
+    ),
+    Fault(
+        "vit_block", "projection bias not scaled", "block.py",
+        'scaled_row(weights["proj_bias"], self.scale1)', 'scaled_row(weights["proj_bias"], None)',
+        BLOCK, "bf16",
+    ),
+    Fault(
+        "vit_block", "second bias of the MLP dropped", "block.py",
+        "            form.flight,\n            vectors.fc2_bias,\n",
+        "            form.flight,\n            None,\n", BLOCK, "bf16",
     ),
     Fault(
         "vit_block", "first norm's parameters in the second norm", "block.py",
@@ -527,8 +539,7 @@ FAULTS = [
     ),
     Fault(
         "vit_block", "queries used as keys", "block.py",
-        "vectors.keys, slot, embed + first * form.dim",
-        "vectors.keys, slot, first * form.dim", BLOCK, "bf16",
+        "low = embed + first * form.dim", "low = first * form.dim", BLOCK, "bf16",
     ),
     Fault(
         "vit_block", "keys used as values", "block.py",
@@ -542,7 +553,7 @@ FAULTS = [
     ),
     Fault(
         "vit_block", "query and key bias dropped", "block.py",
-        "        if not form.head_rows:\n", "        if form.head_rows:\n", BLOCK, "bf16",
+        "        if not form.as_rows:\n", "        if form.as_rows:\n", BLOCK, "bf16",
     ),
     Fault(
         "vit_block", "keys of the first image for all", "block.py",
@@ -566,7 +577,7 @@ FAULTS = [
     ),
     Fault(
         "vit_encoder", "first norm of the layer before", "encoder.py",
-        "following_vectors = AttentionVectors(layer_of(self.weights, layer + 1), form)",
+        "following_vectors = AttentionVectors(layer_of(self.weights, upcoming), form)",
         "following_vectors = AttentionVectors(layer_of(self.weights, layer), form)",
         dict(BLOCK, layers=2), "bf16",
     ),
@@ -624,7 +635,35 @@ FAULTS = [
         "    if rest != None:\n        rest.chunk(0)\n", "", dict(BLOCK, tokens=600, batch=3),
         "bf16", loops=True,
     ),
-    # queries and keys as rows: vit_block with a rotation or norms
+    # queries and keys as rotated columns
+    Fault(
+        "vit_block", "values of a pair not swapped", "rotate.py",
+        "nisa.tensor_copy(dst=swap_low, src=high)\n    nisa.tensor_copy(dst=swap_high, src=low)",
+        "nisa.tensor_copy(dst=swap_low, src=low)\n    nisa.tensor_copy(dst=swap_high, src=high)",
+        ROTATED, "bf16",
+    ),
+    Fault(
+        "vit_block", "cosines for sines", "rotate.py",
+        "over_images(self.sin[0:rows, start:stop], images)",
+        "over_images(self.cos[0:rows, start:stop], images)", ROTATED, "bf16",
+    ),
+    Fault(
+        "vit_block", "first tokens of the tables for all parts", "rotate.py",
+        "over_images(self.cos[0:rows, start:stop], images)",
+        "over_images(self.cos[0:rows, 0 : stop - start], images)",
+        dict(ROTATED, tokens=600, batch=1), "bf16",
+    ),
+    Fault(
+        "vit_block", "last heads not rotated", "block.py",
+        "            self.plan.append((ceil_div(heads, self.packed) - 1, None))\n",
+        "            pass\n", ROTATED, "bf16",
+    ),
+    Fault(
+        "vit_block", "only the first image rotated", "rotate.py",
+        "in range(0, tokens, shared * length)", "in range(0, length, shared * length)",
+        dict(ROTATED, tokens=300, batch=3), "bf16",
+    ),
+    # queries and keys as rows: vit_block with norms, or a rotation of each image
     Fault(
         "vit_block", "sines not negated", "heads.py",
         "operand0=-1.0)", "operand0=1.0)", ROTATED, "bf16",
@@ -645,12 +684,12 @@ FAULTS = [
     ),
     Fault(
         "vit_block", "sines of the prefix not zero", "heads.py",
-        "load_table(shape.sin, image, length, tile, 0.0)",
-        "load_table(shape.sin, image, length, tile, 1.0)", ROTATED, "bf16",
+        "load_table(sin, image, length, tile, 0.0)",
+        "load_table(sin, image, length, tile, 1.0)", ROTATED, "bf16",
     ),
     Fault(
         "vit_block", "tables of the first image for all", "heads.py",
-        "len(self.shape.cos.shape) == 3:", "False:", dict(ROTATED, tables="own", batch=3), "bf16",
+        "len(shape.cos.shape) == 3:", "False:", dict(ROTATED, tables="own", batch=3), "bf16",
     ),
     Fault(
         "vit_block", "tables of the first tile for all", "heads.py",
@@ -661,11 +700,11 @@ FAULTS = [
     Fault(
         "vit_block", "tables left over from the queries' last tile", "heads.py",
         "        if self.tables == None or image == 0 or", "        if self.tables == None or",
-        dict(ROTATED, tokens=150, batch=1), "bf16",
+        dict(ROTATED_ROWS, tokens=150, batch=1), "bf16",
     ),
     Fault(
         "vit_block", "keys rounded before the rotation", "heads.py",
-        "dtype = self.dtype if self.plain else nl.float32", "dtype = nl.bfloat16", ROTATED,
+        "dtype = self.dtype if self.plain else nl.float32", "dtype = nl.bfloat16", ROTATED_ROWS,
     ),
     Fault(
         "vit_block", "eps of the head norms forgotten", "heads.py",
@@ -688,11 +727,11 @@ FAULTS = [
     Fault(
         "vit_block", "projection of the queries for the keys", "heads.py",
         'load_weight(weight, "in_out", self.width, which * embed',
-        'load_weight(weight, "in_out", self.width, 0 * embed', ROTATED, "bf16",
+        'load_weight(weight, "in_out", self.width, 0 * embed', ROTATED_ROWS, "bf16",
     ),
     Fault(
         "vit_block", "bias dropped in front of the rotation", "heads.py",
-        "            if self.bias != None:\n", "            if False:\n", ROTATED, "bf16",
+        "            if self.bias != None:\n", "            if False:\n", ROTATED_ROWS, "bf16",
     ),
     Fault(
         "vit_block", "deviations of the queries for the keys", "heads.py",
@@ -745,6 +784,6 @@ FAULTS = [
     ),
     Fault(
         "vit_block", "first heads transposed for all", "heads.py",
-        "low = head + slot * packed", "low = slot * packed", dict(ROTATED, heads=5), "bf16",
+        "low = head + slot * packed", "low = slot * packed", dict(NORMED, heads=5), "bf16",
     ),
 ]  # fmt: skip
