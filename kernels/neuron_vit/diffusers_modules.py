@@ -35,34 +35,58 @@ _REMEDY = "use diffusers' own module for this"
 
 
 class Replaced(NamedTuple):
-    """What became of a module: `path` is the kernels in it or "torch", and then `reason` says
-    why."""
+    """What becomes of a module: `path` is the kernels in it or "torch", and then `reason` says
+    why. `in_place`: whether it has them already."""
 
     name: str
     kind: str
     path: str
     reason: str
+    in_place: bool
+
+
+def survey_diffusers_modules(model: nn.Module) -> List[Replaced]:
+    """What `replace_diffusers_modules` would do. Changes nothing.
+
+    Modules that are no concern of the kernels are not listed.
+    """
+    found = []
+    for name, module in model.named_modules():
+        if hasattr(module, "set_processor") and hasattr(module, "processor"):
+            processor, kernel = module.processor, "scaled_dot_product_attention"
+            there = diffusers_attention.has_kernel(processor)
+            reason = None if there else diffusers_attention.obstacle(processor)
+            found.append(_outcome(name, type(module).__name__, kernel, reason, there))
+        base = _library_class(module)
+        if base is not None:
+            kind = _KINDS[base.__name__]
+            there = type(module) is not base
+            found.append(_outcome(name, base.__name__, kind.path, kind.obstacle(module), there))
+    return found
+
+
+def _outcome(name: str, kind: str, path: str, reason: Optional[str], there: bool) -> Replaced:
+    if reason is not None:
+        return Replaced(name, kind, "torch", reason, False)
+    return Replaced(name, kind, path, "", there)
 
 
 def replace_diffusers_modules(model: nn.Module) -> List[Replaced]:
     """Put the kernels into the modules of `model` that are diffusers'; say what became of each.
 
-    Modules that are no concern of the kernels are not listed. Those that have a kernel already
-    stay as they are, and are listed with it.
+    Those that have a kernel already stay as they are, and are listed with it.
     """
-    found = []
-    for name, module in list(model.named_modules()):
-        if hasattr(module, "set_processor") and hasattr(module, "processor"):
-            found.append(_replace_processor(name, module))
+    found = survey_diffusers_modules(model)
+    for entry in found:
+        module = model.get_submodule(entry.name)
         base = _library_class(module)
-        if base is not None:
-            kind = _KINDS[base.__name__]
-            reason = kind.obstacle(module)
-            if reason is None:
-                module.__class__ = _kernel_class(base)
-            path = kind.path if reason is None else "torch"
-            found.append(Replaced(name, base.__name__, path, reason or ""))
-    return found
+        if entry.path == "torch" or entry.in_place:
+            continue
+        if base is None:
+            module.set_processor(diffusers_attention.with_kernel(module.processor))
+        else:
+            module.__class__ = _kernel_class(base)
+    return [entry._replace(in_place=entry.path != "torch") for entry in found]
 
 
 def restore_diffusers_modules(model: nn.Module) -> List[str]:
@@ -77,16 +101,6 @@ def restore_diffusers_modules(model: nn.Module) -> List[str]:
             module.__class__ = type(module).__mro__[1]
             restored.append(name)
     return restored
-
-
-def _replace_processor(name: str, module: nn.Module) -> Replaced:
-    processor, kind = module.processor, type(module).__name__
-    if not diffusers_attention.has_kernel(processor):
-        reason = diffusers_attention.obstacle(processor)
-        if reason is not None:
-            return Replaced(name, kind, "torch", reason)
-        module.set_processor(diffusers_attention.with_kernel(processor))
-    return Replaced(name, kind, "scaled_dot_product_attention", "")
 
 
 def _library_class(module: nn.Module) -> Optional[type]:

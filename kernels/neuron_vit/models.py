@@ -1,4 +1,4 @@
-"""`apply`, `report` and `undo`: the kernels in a whole model of transformers or timm."""
+"""`apply`, `report` and `undo`: the kernels in a model of transformers, timm or diffusers."""
 
 import warnings
 from typing import Any, Iterator, List, NamedTuple, Optional, Type
@@ -19,6 +19,11 @@ from ._replace import (
     restore,
 )
 from ._report import Report, Row
+from .diffusers_modules import (
+    replace_diffusers_modules,
+    restore_diffusers_modules,
+    survey_diffusers_modules,
+)
 from .errors import NeuronVitFallbackWarning
 
 _ATTENTION_NAMES = ("attention", "attn", "self_attn", "self_attention")
@@ -49,7 +54,8 @@ def apply(model: nn.Module) -> Report:
 
     Transformer blocks run as one `vit_block` where the layer is one that
     `BlockParams.from_module` reads, or BEiT's or Swin's. In other blocks, and outside of blocks,
-    LayerNorms, RMSNorms, MLPs and attention modules of known classes run as operators. Nothing
+    LayerNorms, RMSNorms, MLPs and attention modules of known classes run as operators; so do
+    attention processors, MLPs and modulated norms of diffusers, alone and in its blocks. Nothing
     else changes: parameters, state dicts, hooks on layers, recorded hidden states and other models
     are as before, and every module keeps the name of its class.
 
@@ -64,8 +70,8 @@ def apply(model: nn.Module) -> Report:
     model, on which `apply` can be called where it is loaded.
 
     Args:
-        model: any module; a model of transformers or timm, a part of one, or a model with such
-            parts. Applying twice is applying once.
+        model: any module; a model of transformers, timm or diffusers, a part of one, or a model
+            with such parts. Applying twice is applying once.
 
     Returns:
         The report; `print` shows it as a table. Layers in training mode with dropout have the path
@@ -80,6 +86,7 @@ def apply(model: nn.Module) -> Report:
             replace(finding.module, finding.kind)
         elif is_replaced(finding.module) and not is_covered(finding.module):
             restore(finding.module)
+    replace_diffusers_modules(model)
     told = report(model)
     _warn_of_what_is_left(model, told)
     return told
@@ -91,8 +98,11 @@ def report(model: nn.Module) -> Report:
     Args and errors as of `apply`.
     """
     _check("report", model)
+    surveyed = survey_diffusers_modules(model)
     applied = any(is_replaced(module) for module in model.modules())
+    applied = applied or any(entry.in_place for entry in surveyed)
     rows = [_row(finding, applied) for finding in _findings(model)]
+    rows.extend(_diffusers_rows(model, surveyed, applied))
     return Report(rows, "run" if applied else "would run")
 
 
@@ -112,7 +122,10 @@ def undo(model: nn.Module) -> Report:
             else:
                 restore(module)
             rows.append(Row(name, type(module).__name__, path, reason, is_block))
-    return Report(rows, "run")
+    for name in restore_diffusers_modules(model):
+        kind = type(model.get_submodule(name)).__name__
+        rows.append(Row(name, kind, "torch", "given back", _is_diffusers_block(kind)))
+    return Report(rows, "ran")
 
 
 def _check(function: str, model: Any) -> None:
@@ -127,7 +140,14 @@ def _check(function: str, model: Any) -> None:
 def _findings(model: nn.Module) -> List[_Finding]:
     """Every block, and every known part outside of blocks, in the order of the modules."""
     found: List[_Finding] = []
-    done = set()
+    # What is inside of a module of diffusers is that module's own affair.
+    done = {
+        id(inner)
+        for module in model.modules()
+        if _is_diffusers(module)
+        for inner in module.modules()
+        if _is_diffusers(inner) or _is_diffusers_part(module)
+    }
     for name, module in model.named_modules():
         if id(module) in done:
             continue
