@@ -19,6 +19,7 @@ from ._replace import (
     restore,
 )
 from ._report import Report, Row
+from .diffusers_modules import Replaced as Surveyed
 from .diffusers_modules import (
     replace_diffusers_modules,
     restore_diffusers_modules,
@@ -140,13 +141,12 @@ def _check(function: str, model: Any) -> None:
 def _findings(model: nn.Module) -> List[_Finding]:
     """Every block, and every known part outside of blocks, in the order of the modules."""
     found: List[_Finding] = []
-    # What is inside of a module of diffusers is that module's own affair.
+    # What is inside of a module of diffusers is surveyed there.
     done = {
         id(inner)
         for module in model.modules()
-        if _is_diffusers(module)
+        if _is_of_diffusers(module)
         for inner in module.modules()
-        if _is_diffusers(inner) or _is_diffusers_part(module)
     }
     for name, module in model.named_modules():
         if id(module) in done:
@@ -159,6 +159,36 @@ def _findings(model: nn.Module) -> List[_Finding]:
         found.append(finding)
         done.update(id(inner) for inner in module.modules())
     return found
+
+
+def _is_of_diffusers(module: nn.Module) -> bool:
+    return any(base.__module__.startswith("diffusers.") for base in type(module).__mro__)
+
+
+def _diffusers_rows(model: nn.Module, surveyed: List[Surveyed], applied: bool) -> List[Row]:
+    """Rows of the modules of diffusers; a block without kernels of its own has those inside."""
+    rows = []
+    listed = {entry.name for entry in surveyed}
+    for entry in surveyed:
+        path, reason = "op", f"as operators: {entry.path}"
+        if entry.path == "torch":
+            path, reason = "torch", entry.reason
+        elif applied and not entry.in_place:
+            path, reason = "torch", "it was not there when apply was called; call it again"
+        rows.append(Row(entry.name, entry.kind, path, reason, _is_diffusers_block(entry.kind)))
+    for name, module in model.named_modules():
+        kind = type(module).__name__
+        if name in listed or not (_is_of_diffusers(module) and _is_diffusers_block(kind)):
+            continue
+        inside = [row.path for row in rows if row.module.startswith(f"{name}.")]
+        path = "op" if "op" in inside else "torch"
+        reason = "its parts run as operators" if path == "op" else "no part of it is known here"
+        rows.append(Row(name, kind, path, reason, True))
+    return rows
+
+
+def _is_diffusers_block(kind: str) -> bool:
+    return kind.endswith("TransformerBlock")
 
 
 def _block(name: str, module: nn.Module) -> Optional[_Finding]:
