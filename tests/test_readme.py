@@ -19,6 +19,12 @@ LOAD = 'nv = get_kernel("org/neuron-vit", version=1, trust_remote_code=True)'
 EXPECTED = [
     "torch.Size([1, 12, 197, 64]) nki",
     "torch.Size([1, 197, 192])",
+    """module           class        path   reason
+encoder.layer.0  Dinov2Layer  block
+encoder.layer.1  Dinov2Layer  block
+layernorm        LayerNorm    op
+2 of 2 blocks run as vit_block; 1 other module as an operator.
+torch.Size([1, 257, 192]) {'vit_block': 2, 'layer_norm': 1}""",
     "torch.Size([1, 197, 768]) {'vit_block': 2}",
     "16384.0",
     "True vector",

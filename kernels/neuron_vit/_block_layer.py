@@ -29,15 +29,18 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 _RECORDER = "transformers.utils.output_capturing"
 
 _LEAVE_IT = "leave it to PyTorch, or build BlockParams from its tensors if it is such a block"
-_TRAINING = Refusal("vit_block has no dropout", "call model.eval()")
-_GRADIENTS = Refusal(
+
+# Why a replaced layer runs as itself for a while, and what to do about it.
+_TRAINING = ("vit_block has no dropout", "call model.eval()")
+_GRADIENTS = (
     "gradients of a layer's weights are wanted, which vit_block packs without them",
     "call the model under torch.no_grad(), or model.requires_grad_(False)",
 )
-_ATTENTIONS = Refusal(
-    "vit_block does not return attention weights", "call the model without output_attentions"
+_ATTENTIONS = (
+    "vit_block does not return attention weights",
+    "call the model without output_attentions",
 )
-_AUTOCAST = Refusal(
+_AUTOCAST = (
     "a vit_block layer keeps the dtype of its weights, autocast would change it",
     "convert the model, for example with .to(torch.bfloat16), and leave autocast out",
 )
@@ -174,20 +177,20 @@ def refused_block(layer: nn.Module) -> Optional[Refusal]:
 def drops_values(layer: nn.Module) -> Optional[Refusal]:
     """The refusal of a layer in which something drops values now."""
     if any(module.training for module in layer.modules()) and dropout_of(layer):
-        return _TRAINING
+        return Refusal(*_TRAINING)
     return None
 
 
 def _refused_now(layer: nn.Module, state: State) -> Optional[Refusal]:
     """Why the layer, as it and the process are now, would not run as `vit_block`."""
     if state.drops and any(module.training for module in state.modules):
-        return _TRAINING
+        return Refusal(*_TRAINING)
     if torch.is_grad_enabled() and any(p.requires_grad for p in layer.parameters()):
-        return _GRADIENTS
+        return Refusal(*_GRADIENTS)
     if autocast_on(state.params.device):
-        return _AUTOCAST
+        return Refusal(*_AUTOCAST)
     if state.collector is not None and "attentions" in _collected(state.collector):
-        return _ATTENTIONS
+        return Refusal(*_ATTENTIONS)
     for module in state.modules:
         if module is not layer:
             refusal = refused_hooks(module)

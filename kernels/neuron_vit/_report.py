@@ -29,7 +29,8 @@ class Report(Sequence):
 
     Attributes:
         rows: every transformer block, and what is replaced outside of blocks.
-        verb: of the summary: "run" where it is so, "would run" before `apply`, "ran" after `undo`.
+        verb: of the summary: "run" where it is so, "would run" before `apply`, "ran" in what `undo`
+            gave back.
     """
 
     def __init__(self, rows: Iterable[Row], verb: str = "run") -> None:
@@ -57,10 +58,13 @@ class Report(Sequence):
         fused = sum(row.path == "block" for row in blocks)
         partly = sum(row.path == "op" for row in blocks)
         others = sum(row.path == "op" for row in self.rows if not row.is_block)
+        if self.verb == "ran":
+            return f"{len(blocks)} blocks and {len(self) - len(blocks)} other modules given back."
         parts = [f"{fused} of {len(blocks)} blocks {self.verb} as vit_block"]
         if partly:
             parts.append(f"{partly} in part as operators")
-        parts.append(f"{others} other modules as operators")
+        other = "other module as an operator" if others == 1 else "other modules as operators"
+        parts.append(f"{others} {other}")
         return "; ".join(parts) + "."
 
     def __str__(self) -> str:

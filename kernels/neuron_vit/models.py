@@ -112,7 +112,7 @@ def undo(model: nn.Module) -> Report:
             else:
                 restore(module)
             rows.append(Row(name, type(module).__name__, path, reason, is_block))
-    return Report(rows, "run")
+    return Report(rows, "ran")
 
 
 def _check(function: str, model: Any) -> None:

@@ -88,6 +88,7 @@ def test_undo_gives_everything_back(name, simulated):
     assert not torch.equal(last(model, name), expected)
     undone = nv.undo(model)
     assert len(undone) >= len(told) and all(row.path == "torch" for row in undone)
+    assert undone.summary.startswith(f"{len(told.blocks)} blocks and")
     assert [type(module) for module in model.modules()] == classes
     for module, before in zip(model.modules(), kept):
         assert vars(module).keys() == before.keys()
