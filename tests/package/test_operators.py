@@ -170,6 +170,7 @@ def cases(dtype):
     yield ops.plain_attention, (q(), q(), small, None, torch.tensor([3, 5]), False, 0.4)
     yield ops.plain_attention, (q(), q(), q(), None, None, True, 0.4)
     yield ops.note_dropout, (q(),)
+    yield ops.note_fallback, (new(2, 5, 8), "vit_block", "a reason", "a remedy")
     yield ops.vit_block, block(dtype, full=True)
     yield ops.vit_block, block(dtype, full=False)
     yield ops.vit_encoder, encoder(dtype, full=True)
