@@ -35,7 +35,7 @@ SLAB_BYTES = 36 * 1024
 WEIGHT_PART = 6 * 1024
 
 # Parts of the next slab that arrive while a slab is in use. Our choice.
-RING_AHEAD = 3
+RING_AHEAD = 2
 
 # Softmax numerators of one block of queries that are kept at a time. Our choice.
 SCORES_BYTES = 8 * 1024
@@ -50,7 +50,7 @@ NORM_FLIGHT = 5
 # stream each weight slab once for several images. Our choice.
 GROUP_TOKENS = 1024
 
-# Two tasks at a time leave gaps between their tiles; their budget is raised by this. Our choice.
+# Work in flight leaves gaps between its tiles; its budget is raised by this. Our choice.
 OVERLAP_SLACK = 1.05
 
 # Instructions that a launch may unroll; above, layers and then images become loops on the device.
@@ -494,7 +494,7 @@ def block_bytes(beside, images, heads_pass, block, flight, sizes):
     slots, size = ring_slots(width, hidden, heads * head_dim, item, gated)
     kept = kept + slots * size * item + vectors + rest_vectors
     if beside == 0:
-        return max(attention, rest) + kept
+        return max(attention, rest) * OVERLAP_SLACK + kept
     other = block_attention_bytes(beside, heads_pass, flight, sizes)
     other_rest = block_rest_bytes(beside, block, flight, sizes)
     return max(attention + other_rest, other + rest) * OVERLAP_SLACK + kept
