@@ -382,8 +382,8 @@ class Attention(nl.NKIObject):
         self.shape = None
 
     def weight(self, stage):
-        """About the cycles of the tensor engine, or what others take instead; the factors here and in
-        `Rest` are the best of some that were tried in the timing model."""
+        """About the cycles of the tensor engine, or what others take instead; the factors here and
+        in `Rest` are the best of some that were tried in the timing model."""
         form = self.form
         count = self.group.count
         chunks = ceil_div(self.weights["qkv_weight"].shape[0], PARTITIONS)
