@@ -527,8 +527,10 @@ def block_instructions(images, plan, sizes):
         rows = rows + tiles * (cuts * (2 * chunks + 8) + 2 * deep + 16)
     norms = tiles * (3 * chunks + inner + 16)
     if queries == 4:
-        # A product, two multiplications and a sum for each part of a slot.
+        # A product, two multiplications and a sum for each part of a slot; the tables, which a
+        # launch makes once.
         norms = norms + slots * images * ceil_div(length, BANK) * 4
+        norms = norms + 16 * ceil_div(length, PARTITIONS)
     elif queries > 0:
         norms = norms + tiles * (2 * inner * (chunks + 4) * queries + slots + 64)
     key_tiles = ceil_div(length, PARTITIONS)

@@ -63,17 +63,18 @@ class State:
 
     def pack(self, layer: nn.Module) -> None:
         """Read the layer."""
-        self.seen = _contents(layer)
+        contents = _contents(layer)
         self.modules = tuple(layer.modules())
         self.drops = bool(dropout_of(layer))
-        self.params = self.without_rope = self.refusal = None
         read = read_block(layer)
         if isinstance(read, Refusal):
             self.refusal = read
-            return
-        self.params = self.without_rope = read
-        if read.rope is not None:
-            self.without_rope = dataclasses.replace(read, rope=None)
+            self.params = self.without_rope = None
+        else:
+            plain = read if read.rope is None else dataclasses.replace(read, rope=None)
+            self.params, self.without_rope, self.refusal = read, plain, None
+        # Last, so that another thread reads the layer itself until all of this is there.
+        self.seen = contents
 
     def refresh(self, layer: nn.Module) -> None:
         """Read the layer if it is not what was read."""
@@ -91,8 +92,8 @@ class ReplacedBlock(Replaced):
 
     def _neuron_vit_prepare(self) -> None:
         state = State(self, contracts()[defining_class(self)])
-        vars(self)[STATE] = state
         state.pack(self)
+        vars(self)[STATE] = state
 
     def _neuron_vit_release(self) -> None:
         vars(self)[STATE].handle.remove()
@@ -152,7 +153,8 @@ def read_block(layer: nn.Module) -> Union[BlockParams, Refusal]:
     found = obstacle(layer)
     if found is not None:
         return Refusal(*found)
-    refusal = mismatch(layer, original_class(layer).forward, contract) or unusual_tensors(layer)
+    refusal = mismatch(layer, original_class(layer).forward, contract)
+    refusal = refusal or unusual_tensors(layer) or refused_forwards(layer)
     if refusal is not None:
         return refusal
     try:
@@ -214,6 +216,18 @@ def refused_hooks(module: nn.Module) -> Optional[Refusal]:
     return None
 
 
+def refused_forwards(module: nn.Module) -> Optional[Refusal]:
+    """Nor would a forward pass that another tool gave to one instance within it."""
+    for inner in module.modules():
+        if inner is not module and "forward" in vars(inner):
+            return Refusal(
+                f"another tool set a forward pass on a {type(inner).__name__} within it, which "
+                "would not run",
+                "remove it; kernelize and accelerate set such ones",
+            )
+    return None
+
+
 def autocast_on(device: torch.device) -> bool:
     """Whether operations on this device are cast."""
     kind = device.type
@@ -245,11 +259,11 @@ def _loaded(layer: Any, incompatible_keys: Any) -> None:
 
 
 def _contents(layer: nn.Module) -> List[Any]:
-    """What tells one version of the layer from another: its modules, and the identity, place and
-    count of changes of each tensor."""
+    """What tells one version of the layer from another: its modules, with the forward passes set on
+    them, and the identity, place and count of changes of each tensor."""
     contents: List[Any] = []
     for module in layer.modules():
-        contents.append((module, type(module)))
+        contents.append((module, type(module), vars(module).get("forward")))
         for tensors in (module._parameters, module._buffers):
             for tensor in tensors.values():
                 if type(tensor) in _ORDINARY:

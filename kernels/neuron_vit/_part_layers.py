@@ -10,7 +10,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from ._block_layer import autocast_on, drops_values, refused_hooks, unusual_tensors
+from ._block_layer import (
+    autocast_on,
+    drops_values,
+    refused_forwards,
+    refused_hooks,
+    unusual_tensors,
+)
 from ._calls import Refusal
 from ._fallback import note
 from ._layer_parts import NORMS, activation_name, defining_class, linear, part, require_absent
@@ -85,8 +91,12 @@ class ReplacedMlp(_Operator):
 
     def _refused(self, x: Tensor) -> Optional[Refusal]:
         modules, _ = self._neuron_vit
-        if not torch.compiler.is_compiling() and modules != tuple(self.modules()):
-            self._neuron_vit_prepare()
+        if not torch.compiler.is_compiling():
+            if modules != tuple(self.modules()):
+                self._neuron_vit_prepare()
+            refusal = refused_forwards(self)
+            if refusal is not None:
+                return refusal
         modules, read = self._neuron_vit
         if isinstance(read, Refusal):
             return read
@@ -129,7 +139,7 @@ def part_kind(module: nn.Module) -> Union[Type[Replaced], Refusal, None]:
     elif name in PLAIN_MLPS:
         kind = ReplacedMlp
         read = _read_mlp(module)
-        refusal = read if isinstance(read, Refusal) else None
+        refusal = read if isinstance(read, Refusal) else refused_forwards(module)
     elif name in ROTATIONS:
         kind = ReplacedAttention
         refusal = _unreachable(module)

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import neuron_vit as nv
+from neuron_vit import _block_layer
 from neuron_vit._replace import is_replaced
 from tests.models.timm_blocks import timm
 from tests.models.whole_models import HEADS, HIDDEN, LAYERS, WIDTH, build, run
@@ -369,6 +370,66 @@ def test_a_hook_within_a_layer_fires(simulated):
     assert seen == [1]
     handle.remove()
     assert blocks_run(model) == LAYERS
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before apply", "after apply"])
+@pytest.mark.parametrize("part", ["attention.q_proj", "mlp.fc1", "layernorm_after"])
+def test_a_forward_pass_set_within_a_layer_counts(part, before, simulated):
+    """As adapters and offloading set them, on one instance."""
+    model, plain = build("vit"), build("vit")
+    if not before:
+        nv.apply(model)
+    for one in (model, plain):
+        inner = one.layers[0].get_submodule(part)
+        inner.forward = lambda x, own=inner.forward: 2 * own(x)
+    if before:
+        told = nv.apply(model)
+        assert "set a forward pass on a" in told.blocks[0].reason
+        torch.testing.assert_close(last(model), last(plain))
+        nv.apply(model)
+    else:
+        with pytest.warns(nv.NeuronVitFallbackWarning, match="set a forward pass on a"):
+            torch.testing.assert_close(last(model), last(plain))
+    assert blocks_run(model) == LAYERS - 1
+    del inner.forward, model.layers[0].get_submodule(part).forward
+    nv.apply(model)
+    torch.testing.assert_close(last(model), last(plain))
+    assert blocks_run(model) == LAYERS
+
+
+def test_a_forward_pass_set_within_an_mlp_counts(simulated):
+    """Of an MLP that runs as an operator, in a block that cannot run as one."""
+    model, plain = build("vit"), build("vit")
+    for one in (model, plain):
+        one.layers[0].attention.q_proj.forward = one.layers[0].attention.q_proj.forward
+    nv.apply(model)
+    assert "mlp" in nv.report(model).blocks[0].reason.split("As operators: ")[1]
+    for one in (model, plain):
+        inner = one.layers[0].mlp.fc1
+        inner.forward = lambda x, own=inner.forward: 2 * own(x)
+    with pytest.warns(nv.NeuronVitFallbackWarning, match="set a forward pass on a Linear"):
+        torch.testing.assert_close(last(model), last(plain))
+    assert "mlp" not in nv.apply(model).blocks[0].reason.split("As operators: ")[1]
+    torch.testing.assert_close(last(model), last(plain))
+
+
+def test_calls_beside_a_layer_that_is_read_anew(simulated, monkeypatch):
+    """Threads share a model: none of them may meet a layer that another one is reading."""
+    model, calls = applied(), []
+    expected = last(model)
+    with torch.no_grad():
+        model.layers[0].mlp.fc1.weight.mul_(1.0)
+    read = _block_layer.read_block
+
+    def slow(layer):
+        calls.append(layer)
+        if len(calls) == 1:  # as another thread would in the middle of this
+            torch.testing.assert_close(last(model), expected)
+        return read(layer)
+
+    monkeypatch.setattr(_block_layer, "read_block", slow)
+    torch.testing.assert_close(last(model), expected)
+    assert len(calls) == 2
 
 
 def test_what_falls_back_is_an_error_where_nki_is_required(required):
