@@ -15,6 +15,7 @@ from typing import Any, Dict, Optional
 import torch
 from torch import Tensor, nn
 
+from . import _validate
 from .attention import scaled_dot_product_attention
 
 _NATIVE = "native"
@@ -36,6 +37,14 @@ def diffusers_attn_processors(model: nn.Module) -> Dict[str, Any]:
         `nv.scaled_dot_product_attention` where the original calls PyTorch's. One that computes
         its attention in another way, or through another backend, is returned as it is.
     """
+    if not isinstance(model, nn.Module) or not hasattr(model, "attn_processors"):
+        raise _validate.wrong_type(
+            "diffusers_attn_processors",
+            "model",
+            model,
+            "a model of diffusers with `attn_processors`",
+            "For a pipeline pass its .transformer or .unet; for other models call apply",
+        )
     return {
         name: processor if obstacle(processor) else with_kernel(processor)
         for name, processor in model.attn_processors.items()

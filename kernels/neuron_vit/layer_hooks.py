@@ -11,6 +11,7 @@ from typing import Any, List, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
+from . import _validate
 from ._layer_parts import activation_name, linear, part
 from ._layer_reader import _GATED, PLAIN_MLPS
 from .errors import NeuronVitUnsupported
@@ -48,6 +49,7 @@ def hook_layers(model: nn.Module) -> List[str]:
     Returns:
         The names of `layers` that modules of the model now have, such as ["LayerNorm", "MLP"].
     """
+    _validate.module("hook_layers", model, "Pass the model whose layers kernelize will replace")
     from kernels import replace_kernel_forward_from_hub
 
     names = set()
