@@ -9,6 +9,7 @@ seen by the next `apply`.
 
 import dataclasses
 import sys
+import types
 from typing import Any, List, Optional, Tuple, Union
 
 import torch
@@ -217,14 +218,19 @@ def refused_hooks(module: nn.Module) -> Optional[Refusal]:
 
 
 def refused_forwards(module: nn.Module) -> Optional[Refusal]:
-    """Nor would a forward pass that another tool gave to one instance within it."""
+    """Nor would a forward pass that another tool gave to one instance within it, as accelerate
+    does. One of kernelize's may be left out, because it computes what the module's own does."""
     for inner in module.modules():
-        if inner is not module and "forward" in vars(inner):
-            return Refusal(
-                f"another tool set a forward pass on a {type(inner).__name__} within it, which "
-                "would not run",
-                "remove it; kernelize and accelerate set such ones",
-            )
+        forward = vars(inner).get("forward")
+        if inner is module or forward is None:
+            continue
+        if hasattr(type(inner), "kernel_layer_name") and isinstance(forward, types.MethodType):
+            continue
+        return Refusal(
+            f"another tool set a forward pass on a {type(inner).__name__} within it, which would "
+            "not run",
+            "remove it for the kernel to run",
+        )
     return None
 
 

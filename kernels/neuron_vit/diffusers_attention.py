@@ -35,7 +35,16 @@ def diffusers_attn_processors(model: nn.Module) -> Dict[str, Any]:
         A processor for every name in `model.attn_processors`: a copy that calls
         `nv.scaled_dot_product_attention` where the original calls PyTorch's. One that computes
         its attention in another way, or through another backend, is returned as it is.
+
+    Raises:
+        TypeError: model has no `attn_processors`.
     """
+    if isinstance(model, type) or not hasattr(model, "attn_processors"):
+        raise TypeError(
+            f"neuron-vit: diffusers_attn_processors: model is a {type(model).__name__} without "
+            "attn_processors; it must be a model of diffusers that has them. A pipeline has its "
+            "model under .transformer or .unet."
+        )
     return {
         name: processor if obstacle(processor) else with_kernel(processor)
         for name, processor in model.attn_processors.items()

@@ -47,7 +47,15 @@ def hook_layers(model: nn.Module) -> List[str]:
 
     Returns:
         The names of `layers` that modules of the model now have, such as ["LayerNorm", "MLP"].
+
+    Raises:
+        TypeError: model is not a module.
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(
+            f"neuron-vit: hook_layers: model is a {type(model).__name__}; it must be a "
+            "torch.nn.Module. A pipeline has its model under .model."
+        )
     from kernels import replace_kernel_forward_from_hub
 
     names = set()
