@@ -194,8 +194,13 @@ def test_a_model_converted_after_apply(required):
         lambda layer: setattr(layer.mlp.fc1, "bias", nn.Parameter(torch.ones(HIDDEN))),
         lambda layer: setattr(layer.mlp.fc2.weight, "data", torch.ones(WIDTH, HIDDEN)),
         lambda layer: setattr(layer.mlp, "activation_fn", nn.ReLU()),
+        lambda layer: (
+            setattr(layer.layernorm_before, "eps", 0.5)
+            or setattr(layer.layernorm_after, "eps", 0.5)
+        ),
+        lambda layer: setattr(layer.attention, "scaling", 1.0),
     ],
-    ids=["in place", "bias", "parameter", "data", "activation"],
+    ids=["in place", "bias", "parameter", "data", "activation", "eps", "scaling"],
 )
 def test_changes_in_a_layer_count(change, simulated):
     model, plain = applied(), build("vit")
