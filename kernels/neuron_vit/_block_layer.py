@@ -9,7 +9,8 @@ seen by the next `apply`.
 
 import dataclasses
 import sys
-from typing import Any, List, Optional, Tuple, Union
+import types
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +27,8 @@ from .errors import NeuronVitUnsupported
 
 _ORDINARY = (Tensor, nn.Parameter)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+# Numbers that modules keep as attributes and their forward passes compute with.
+_SETTINGS = ("eps", "variance_epsilon", "scaling", "scale", "is_causal", "fused_attn")
 _RECORDER = "transformers.utils.output_capturing"
 
 _LEAVE_IT = "leave it to PyTorch, or build BlockParams from its tensors if it is such a block"
@@ -52,6 +55,7 @@ class State:
     def __init__(self, layer: nn.Module, contract: Contract) -> None:
         self.contract = contract
         self.seen: List[Any] = []
+        self.settings: List[Tuple[Dict[str, Any], str, Any]] = []
         # Where transformers says which outputs it is collecting, if it is there.
         self.collector = getattr(sys.modules.get(_RECORDER), "_active_collector", None)
         self.handle = layer.register_load_state_dict_post_hook(_loaded)
@@ -73,6 +77,7 @@ class State:
         else:
             plain = read if read.rope is None else dataclasses.replace(read, rope=None)
             self.params, self.without_rope, self.refusal = read, plain, None
+        self.settings = _settings(layer)
         # Last, so that another thread reads the layer itself until all of this is there.
         self.seen = contents
 
@@ -83,7 +88,7 @@ class State:
             found[0] is known[0] and found[1:] == known[1:]
             for found, known in zip(contents, self.seen)
         )
-        if not same:
+        if not same or any(found.get(name) != known for found, name, known in self.settings):
             self.pack(layer)
 
 
@@ -217,14 +222,19 @@ def refused_hooks(module: nn.Module) -> Optional[Refusal]:
 
 
 def refused_forwards(module: nn.Module) -> Optional[Refusal]:
-    """Nor would a forward pass that another tool gave to one instance within it."""
+    """Nor would a forward pass that another tool gave to one instance within it, as accelerate
+    does. One of kernelize's may be left out, because it computes what the module's own does."""
     for inner in module.modules():
-        if inner is not module and "forward" in vars(inner):
-            return Refusal(
-                f"another tool set a forward pass on a {type(inner).__name__} within it, which "
-                "would not run",
-                "remove it; kernelize and accelerate set such ones",
-            )
+        forward = vars(inner).get("forward")
+        if inner is module or forward is None:
+            continue
+        if hasattr(type(inner), "kernel_layer_name") and isinstance(forward, types.MethodType):
+            continue
+        return Refusal(
+            f"another tool set a forward pass on a {type(inner).__name__} within it, which would "
+            "not run",
+            "remove it for the kernel to run",
+        )
     return None
 
 
@@ -273,6 +283,16 @@ def _contents(layer: nn.Module) -> List[Any]:
                 else:
                     contents.append((tensor,))
     return contents
+
+
+def _settings(layer: nn.Module) -> List[Tuple[Dict[str, Any], str, Any]]:
+    """The _SETTINGS of the layer's modules: where each of them stands, its name and its value."""
+    return [
+        (vars(module), name, vars(module)[name])
+        for module in layer.modules()
+        for name in _SETTINGS
+        if isinstance(vars(module).get(name), (int, float))
+    ]
 
 
 def unusual_tensors(layer: nn.Module) -> Optional[Refusal]:

@@ -85,7 +85,10 @@ def linear(module: nn.Module, *names: str) -> nn.Linear:
     """The first of these attributes that is there, a `torch.nn.Linear`."""
     found = part(module, *names)
     if type(found) is not nn.Linear:
-        raise refused(module, f"{names[0]} is a {type(found).__name__}", "be a torch.nn.Linear")
+        kind = type(found)
+        # Quantised ones have the same name.
+        name = f"{kind.__module__}.Linear" if kind.__name__ == "Linear" else kind.__name__
+        raise refused(module, f"{names[0]} is a {name}", "be a torch.nn.Linear")
     return found
 
 

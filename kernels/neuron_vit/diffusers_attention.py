@@ -36,6 +36,9 @@ def diffusers_attn_processors(model: nn.Module) -> Dict[str, Any]:
         A processor for every name in `model.attn_processors`: a copy that calls
         `nv.scaled_dot_product_attention` where the original calls PyTorch's. One that computes
         its attention in another way, or through another backend, is returned as it is.
+
+    Raises:
+        TypeError: model has no `attn_processors`.
     """
     if not isinstance(model, nn.Module) or not hasattr(model, "attn_processors"):
         raise _validate.wrong_type(

@@ -48,6 +48,9 @@ def hook_layers(model: nn.Module) -> List[str]:
 
     Returns:
         The names of `layers` that modules of the model now have, such as ["LayerNorm", "MLP"].
+
+    Raises:
+        TypeError: model is not a module.
     """
     _validate.module("hook_layers", model, "Pass the model whose layers kernelize will replace")
     from kernels import replace_kernel_forward_from_hub

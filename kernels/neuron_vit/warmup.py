@@ -76,8 +76,9 @@ def warmup(
         NeuronVitUnsupported: NEURON_VIT_REQUIRE_NKI=1 and something would not run as a kernel.
     """
     if not shapes or not all(_is_shape(shape) for shape in shapes):
+        found = "tensors" if any(isinstance(shape, Tensor) for shape in shapes) else shapes
         raise ValueError(
-            f"neuron-vit: warmup: shapes are {shapes}; they must be one or more sequences of "
+            f"neuron-vit: warmup: shapes are {found}; they must be one or more sequences of "
             "sizes. Pass the shapes of inputs, for example (8, 3, 224, 224)."
         )
     if dtype is not None and not isinstance(dtype, torch.dtype):
@@ -125,7 +126,7 @@ def _device(device: Any) -> torch.device:
 
 def _is_shape(shape: Any) -> bool:
     return isinstance(shape, (tuple, list)) and all(
-        isinstance(size, int) and size > 0 for size in shape
+        type(size) is int and size > 0 for size in shape
     )
 
 
@@ -146,10 +147,11 @@ def _call(model: _Subject) -> Callable[[Tensor], Any]:
             )
         function = vit_encoder if blocks else vit_block
         return lambda x: function(x, model)
-    if not callable(model):
+    if isinstance(model, type) or not callable(model):
+        found = f"class {model.__name__}" if isinstance(model, type) else type(model).__name__
         raise TypeError(
-            f"neuron-vit: warmup: model is a {type(model).__name__}; it must be a module, "
-            "BlockParams, EncoderParams or a function of one tensor."
+            f"neuron-vit: warmup: model is a {found}; it must be a module, BlockParams, "
+            "EncoderParams or a function of one tensor. Pass the model itself."
         )
     return model
 

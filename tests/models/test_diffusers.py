@@ -246,6 +246,12 @@ def test_processors_that_compute_attention_otherwise():
     assert entry.reason == "AttnProcessor does not call F.scaled_dot_product_attention"
 
 
+@pytest.mark.parametrize("value", [None, nn.Linear(2, 2), {}])
+def test_processors_of_what_has_none(value):
+    with pytest.raises(TypeError, match="model is .*; it must be a model of diffusers with `attn_processors`"):
+        nv.diffusers_attn_processors(value)
+
+
 def test_another_attention_backend_stays():
     model = make("flux", torch.float32)
     for module in model.modules():

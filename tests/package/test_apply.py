@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import types
 import warnings
 
 import pytest
@@ -193,8 +194,13 @@ def test_a_model_converted_after_apply(required):
         lambda layer: setattr(layer.mlp.fc1, "bias", nn.Parameter(torch.ones(HIDDEN))),
         lambda layer: setattr(layer.mlp.fc2.weight, "data", torch.ones(WIDTH, HIDDEN)),
         lambda layer: setattr(layer.mlp, "activation_fn", nn.ReLU()),
+        lambda layer: (
+            setattr(layer.layernorm_before, "eps", 0.5)
+            or setattr(layer.layernorm_after, "eps", 0.5)
+        ),
+        lambda layer: setattr(layer.attention, "scaling", 1.0),
     ],
-    ids=["in place", "bias", "parameter", "data", "activation"],
+    ids=["in place", "bias", "parameter", "data", "activation", "eps", "scaling"],
 )
 def test_changes_in_a_layer_count(change, simulated):
     model, plain = applied(), build("vit")
@@ -394,6 +400,19 @@ def test_a_forward_pass_set_within_a_layer_counts(part, before, simulated):
     del inner.forward, model.layers[0].get_submodule(part).forward
     nv.apply(model)
     torch.testing.assert_close(last(model), last(plain))
+    assert blocks_run(model) == LAYERS
+
+
+def test_a_forward_pass_of_kernelize_may_be_left_out(required, monkeypatch):
+    """It computes what the module's own does."""
+    monkeypatch.setattr(nn.LayerNorm, "kernel_layer_name", "LayerNorm", raising=False)
+    model = build("vit")
+    expected = last(model)
+    for layer in model.layers:
+        norm = layer.layernorm_before
+        norm.forward = types.MethodType(nn.LayerNorm.forward, norm)
+    nv.apply(model)
+    torch.testing.assert_close(last(model), expected)
     assert blocks_run(model) == LAYERS
 
 

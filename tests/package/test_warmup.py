@@ -110,16 +110,24 @@ def test_compiled_on_a_device():
         (ValueError, "shapes are ()", lambda: (Model().eval(),)),
         (ValueError, "shapes are ((1, 0),)", lambda: (Model().eval(), (1, 0))),
         (ValueError, "shapes are (4,)", lambda: (Model().eval(), 4)),
+        (ValueError, "shapes are ((True, 16),)", lambda: (Model().eval(), (True, 16))),
+        (ValueError, "shapes are tensors;", lambda: (Model().eval(), torch.ones(1, 16))),
         (ValueError, "call model.eval() first", lambda: (Model(), (1, 5, 16))),
         (ValueError, "dtype is None", lambda: (lambda x: x, (1, 5, 16))),
         (ValueError, "lambda x: nv.vit_block", lambda: (params("half"), (1, 5, 16))),
         (TypeError, "model is a int", lambda: (3, (1, 5, 16))),
+        (TypeError, "model is a class Model", lambda: (Model, (1, 5, 16))),
     ],
 )
 def test_wrong_arguments(error, part, arguments):
     with pytest.raises(error) as caught:
         nv.warmup(*arguments())
     assert part.lower() in str(caught.value).lower()
+
+
+def test_a_wrong_dtype():
+    with pytest.raises(TypeError, match="dtype is a str; it must be a torch.dtype"):
+        nv.warmup(Model().eval(), (1, 5, 16), dtype="bfloat16")
 
 
 def test_recordings_nest_and_end():
