@@ -382,7 +382,8 @@ class Attention(nl.NKIObject):
         self.shape = None
 
     def weight(self, stage):
-        """About the cycles of the tensor engine, or what others take instead."""
+        """About the cycles of the tensor engine, or what others take instead; the factors here and
+        in `Rest` are the best of some that were tried in the timing model."""
         form = self.form
         count = self.group.count
         chunks = ceil_div(self.weights["qkv_weight"].shape[0], PARTITIONS)
@@ -393,7 +394,7 @@ class Attention(nl.NKIObject):
         part = (stage - 1) % 4
         if part < 3:
             return 1.0 * count * chunks * ceil_div(form.heads_pass * form.dim, PARTITIONS)
-        return 6.0 * count * ceil_div(form.length, PARTITIONS) * form.heads_pass / 2
+        return 9.0 * count * ceil_div(form.length, PARTITIONS) * form.heads_pass / 2
 
     def delay(self, stage):
         """Cycles of the tensor engine between two steps."""
@@ -588,10 +589,12 @@ class Rest(nl.NKIObject):
         chunks = ceil_div(width, PARTITIONS)
         part = stage % 4
         if part == 0:
-            return 1.0 * size * chunks * ceil_div(embed, PARTITIONS)
+            return 1.3 * size * chunks * ceil_div(embed, PARTITIONS)
         if part == 1:
             return 2000.0
-        matrices = 2.0 if part == 2 and self.mlp.gate != None else 1.0
+        matrices = 1.0
+        if part == 2:
+            matrices = 1.15 if self.mlp.gate == None else 2.3
         return matrices * size * chunks * ceil_div(self.mlp.hidden, PARTITIONS)
 
     def delay(self, stage):

@@ -21,4 +21,9 @@ def run_own(
             f"neuron-vit: {reason}. {remedy[:1].upper()}{remedy[1:]}, or compile the model before "
             "its modules are replaced."
         )
-    return _dispatch.run_without_kernel(kernel, function, (x,), reason, remedy)
+    # The module's own operations follow autocast, which `_dispatch` turns off for ours.
+    return function(_dispatch.run_without_kernel(kernel, _same, (x,), reason, remedy))
+
+
+def _same(x: Tensor) -> Tensor:
+    return x

@@ -217,3 +217,9 @@ def is_integer(value: Any) -> bool:
 
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).replace("torch.", "")
+
+
+def module(function: str, model: Any, remedy: str) -> None:
+    """`model` is a torch.nn.Module."""
+    if not isinstance(model, torch.nn.Module):
+        raise wrong_type(function, "model", model, "a torch.nn.Module", remedy)

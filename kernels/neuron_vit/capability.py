@@ -112,8 +112,8 @@ def _check_size(size: str, value: Any) -> None:
         raise _validate.wrong_type("supports", size, value, "an integer", "Pass a size")
     elif value < 0:
         raise ValueError(f"neuron-vit: supports: {size} is {value}; it must not be negative")
-    elif size == "head_rows" and value > 2:
-        raise ValueError(f"neuron-vit: supports: head_rows is {value}; it must be 0, 1 or 2")
+    elif size in ("qk_norm", "rope") and value > 2:
+        raise ValueError(f"neuron-vit: supports: {size} is {value}; it must be 0, 1 or 2")
 
 
 def check(name: str, shape: Dict[str, int], dtype: str, target: str) -> Support:

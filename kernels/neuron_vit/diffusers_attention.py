@@ -15,6 +15,7 @@ from typing import Any, Dict, Optional
 import torch
 from torch import Tensor, nn
 
+from . import _validate
 from .attention import scaled_dot_product_attention
 
 _NATIVE = "native"
@@ -39,11 +40,13 @@ def diffusers_attn_processors(model: nn.Module) -> Dict[str, Any]:
     Raises:
         TypeError: model has no `attn_processors`.
     """
-    if isinstance(model, type) or not hasattr(model, "attn_processors"):
-        raise TypeError(
-            f"neuron-vit: diffusers_attn_processors: model is a {type(model).__name__} without "
-            "attn_processors; it must be a model of diffusers that has them. A pipeline has its "
-            "model under .transformer or .unet."
+    if not isinstance(model, nn.Module) or not hasattr(model, "attn_processors"):
+        raise _validate.wrong_type(
+            "diffusers_attn_processors",
+            "model",
+            model,
+            "a model of diffusers with `attn_processors`",
+            "For a pipeline pass its .transformer or .unet; for other models call apply",
         )
     return {
         name: processor if obstacle(processor) else with_kernel(processor)

@@ -11,6 +11,7 @@ from typing import Any, List, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
+from . import _validate
 from ._layer_parts import activation_name, linear, part
 from ._layer_reader import _GATED, PLAIN_MLPS
 from .errors import NeuronVitUnsupported
@@ -51,11 +52,7 @@ def hook_layers(model: nn.Module) -> List[str]:
     Raises:
         TypeError: model is not a module.
     """
-    if not isinstance(model, nn.Module):
-        raise TypeError(
-            f"neuron-vit: hook_layers: model is a {type(model).__name__}; it must be a "
-            "torch.nn.Module. A pipeline has its model under .model."
-        )
+    _validate.module("hook_layers", model, "Pass the model whose layers kernelize will replace")
     from kernels import replace_kernel_forward_from_hub
 
     names = set()

@@ -5,6 +5,7 @@ from typing import Any, Iterator, List, NamedTuple, Optional, Type
 
 from torch import nn
 
+from . import _validate
 from ._block_layer import ReplacedBlock, drops_values, refused_block
 from ._calls import WITH_PARTS, Refusal, contracts
 from ._layer_parts import defining_class
@@ -130,12 +131,12 @@ def undo(model: nn.Module) -> Report:
 
 
 def _check(function: str, model: Any) -> None:
-    if not isinstance(model, nn.Module):
-        raise TypeError(
-            f"neuron-vit: {function}: model is a {type(model).__name__}; it must be a "
-            "torch.nn.Module, such as a model of transformers or timm. A pipeline has its model "
-            "under .model."
-        )
+    _validate.module(
+        function,
+        model,
+        "Pass a model of transformers, timm or diffusers; a pipeline of transformers has its model "
+        "under .model, one of diffusers under .transformer or .unet",
+    )
 
 
 def _findings(model: nn.Module) -> List[_Finding]:

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Optional, Sequence, Tuple, Union
 import torch
 from torch import Tensor, nn
 
-from . import _dispatch
+from . import _dispatch, _validate
 from .block import vit_block
 from .block_params import BlockParams
 from .encoder import vit_encoder
@@ -82,9 +82,8 @@ def warmup(
             "sizes. Pass the shapes of inputs, for example (8, 3, 224, 224)."
         )
     if dtype is not None and not isinstance(dtype, torch.dtype):
-        raise TypeError(
-            f"neuron-vit: warmup: dtype is {dtype!r}; it must be a torch.dtype or None. Pass it, "
-            "for example dtype=torch.bfloat16."
+        raise _validate.wrong_type(
+            "warmup", "dtype", dtype, "a torch.dtype or None", "Pass for example torch.bfloat16"
         )
     call = _call(model)
     weight = _first_weight(model)
@@ -96,15 +95,33 @@ def warmup(
     dtype = weight.dtype if dtype is None else dtype
     if device is None:
         device = "cpu" if weight is None else weight.device
+    device = _device(device)
     with _dispatch.recording() as calls, torch.inference_mode():
         for shape in shapes:
             call(torch.zeros(tuple(shape), dtype=dtype, device=device))
     counts = collections.Counter(calls)
     return Warmup(
-        torch.device(device).type,
+        device.type,
         {name: count for (name, reason), count in counts.items() if not reason},
         tuple((name, reason, count) for (name, reason), count in counts.items() if reason),
     )
+
+
+def _device(device: Any) -> torch.device:
+    if not isinstance(device, (str, torch.device)):
+        raise _validate.wrong_type(
+            "warmup", "device", device, "a torch.device, its name or None", 'Pass "neuron" or "cpu"'
+        )
+    try:
+        return torch.device(device)
+    except RuntimeError as error:
+        raise _validate.fail(
+            "warmup",
+            "device",
+            f"is {device!r}",
+            "it must be a device of PyTorch",
+            'Pass "neuron" or "cpu"',
+        ) from error
 
 
 def _is_shape(shape: Any) -> bool:

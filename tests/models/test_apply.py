@@ -43,7 +43,9 @@ def judge(name, dtype, model, monkeypatch):
         assert report.ok, str(report)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "dtype", [DTYPES[0], *(pytest.param(dtype, marks=pytest.mark.long) for dtype in DTYPES[1:])]
+)
 @pytest.mark.parametrize("name", MODELS)
 def test_torch_path(name, dtype, monkeypatch):
     model = build(name, DTYPES[dtype])

@@ -246,12 +246,6 @@ def test_processors_that_compute_attention_otherwise():
     assert entry.reason == "AttnProcessor does not call F.scaled_dot_product_attention"
 
 
-@pytest.mark.parametrize("value", [None, nn.Linear(2, 2), {}])
-def test_processors_of_what_has_none(value):
-    with pytest.raises(TypeError, match="model is a .* without attn_processors; it must be"):
-        nv.diffusers_attn_processors(value)
-
-
 def test_another_attention_backend_stays():
     model = make("flux", torch.float32)
     for module in model.modules():
@@ -363,7 +357,7 @@ def test_a_module_that_changes_later_runs_as_it_is(monkeypatch):
 def test_dropout_in_training():
     model = nn.Sequential(FeedForward(48, dropout=0.5, activation_fn="gelu").train())
     (entry,) = replace_diffusers_modules(model)
-    assert entry[2:] == ("torch", "it drops values in training")
+    assert entry[2:4] == ("torch", "it drops values in training")
     model.eval()
     replace_diffusers_modules(model)
     model.train()

@@ -118,7 +118,7 @@ def test_applying_twice_is_applying_once(simulated):
 @pytest.mark.parametrize("function", [nv.apply, nv.report, nv.undo])
 @pytest.mark.parametrize("value", [None, {}, nn.Module])
 def test_only_modules_are_taken(function, value):
-    with pytest.raises(TypeError, match=f"{function.__name__}: model is a .*torch.nn.Module"):
+    with pytest.raises(TypeError, match=f"{function.__name__}: model is .*torch.nn.Module"):
         function(value)
 
 

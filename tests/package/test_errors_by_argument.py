@@ -155,6 +155,9 @@ def mask(value):
     return Mask(value, optional=True)
 
 
+ATTENTIVE = torch.nn.Module()
+ATTENTIVE.attn_processors = {}
+
 TABLE_OF_CALLS = {
     "layer_norm": (
         nv.layer_norm,
@@ -348,9 +351,29 @@ TABLE_OF_CALLS = {
             **{s: Choice(1) for s in ("batch", "tokens", "width", "heads", "head_dim", "hidden")},
             "gated": Choice(False, OBJECTS, NONE, {"int": 2, "float": 0.5}),
             "inner_norm": Choice(False, OBJECTS, NONE, {"int": 2}),
-            "head_rows": Choice(0, OBJECTS, NONE, {"int": 3, "negative": -1}),
+            "qk_norm": Choice(0, OBJECTS, NONE, {"int": 3, "negative": -1}),
+            "rope": Choice(0, OBJECTS, NONE, {"int": 3, "negative": -1}),
             "bias_heads": Choice(0, OBJECTS, NONE, {"float": 0.5, "negative": -1}),
         },
+    ),
+    **{
+        name: (
+            getattr(nv, name),
+            {"model": Choice(torch.nn.Sequential(torch.nn.LayerNorm(4)), OBJECTS, NONE, NUMBERS)},
+        )
+        for name in ("apply", "report", "undo", "hook_layers")
+    },
+    "warmup": (
+        lambda model, dtype, device: nv.warmup(model, (2, 4), dtype=dtype, device=device),
+        {
+            "model": Choice(torch.nn.LayerNorm(4).eval(), without("class"), NONE, NUMBERS),
+            "dtype": Choice(torch.float32, OBJECTS, NUMBERS),
+            "device": Choice("cpu", without("str"), {"unknown": "elsewhere"}, {"float": 1.5}),
+        },
+    ),
+    "diffusers_attn_processors": (
+        nv.diffusers_attn_processors,
+        {"model": Choice(ATTENTIVE, OBJECTS, NONE, NUMBERS)},
     ),
     "register_with_transformers": (
         nv.register_with_transformers,
@@ -449,8 +472,9 @@ def test_every_public_function_is_in_the_table():
     functions = {
         name
         for name in nv.__all__
-        if callable(getattr(nv, name)) and not name.startswith("NeuronVit") and name != "Support"
+        if callable(getattr(nv, name)) and not name.startswith("NeuronVit")
     }
+    functions -= {"Report", "Support", "Warmup"}  # what functions return
     without_arguments = {"last_path", "launches", "reset_launches"}
     assert functions - without_arguments <= {call.strip() for call in TABLE_OF_CALLS}
 

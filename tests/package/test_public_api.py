@@ -81,4 +81,4 @@ def test_operators_carry_the_namespace_of_the_build():
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.library.custom_op":
                 assert ast.unparse(node.args[0]).startswith("add_op_namespace_prefix("), path.name
                 found += 1
-    assert found == 17
+    assert found == 18

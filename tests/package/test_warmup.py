@@ -125,11 +125,6 @@ def test_wrong_arguments(error, part, arguments):
     assert part.lower() in str(caught.value).lower()
 
 
-def test_a_wrong_dtype():
-    with pytest.raises(TypeError, match="dtype is 'bfloat16'; it must be a torch.dtype"):
-        nv.warmup(Model().eval(), (1, 5, 16), dtype="bfloat16")
-
-
 def test_recordings_nest_and_end():
     x = torch.zeros(2, 16)
     with _dispatch.recording() as outer:
