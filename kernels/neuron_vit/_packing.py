@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ._ops import add_op_namespace_prefix, ops
+from ._untraced import untraced
 from .block_params import BlockParams
 from .errors import NeuronVitUnsupported
 
@@ -58,7 +59,7 @@ def unchanged(x: Tensor, layer: nn.Module) -> Tensor:
     return ops._unchanged(x, _tensors(layer), layer.__dict__[_ATTRIBUTE].stamps)
 
 
-@torch.compiler.disable(reason="call the layer once before compiling it, so that it is packed")
+@untraced("call the layer once before compiling it, so that it is packed")
 def _pack(layer: nn.Module, base: type) -> _Kept:
     # Seen as what it derives from, whose forward pass says what the layer computes.
     plain = base.__new__(base)

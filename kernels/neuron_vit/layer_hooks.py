@@ -8,12 +8,12 @@ not take an activation for granted: so every name comes with a condition on the 
 
 from typing import Any, List, Optional, Tuple
 
-import torch
 from torch import Tensor, nn
 
 from . import _validate
 from ._layer_parts import activation_name, linear, part
 from ._layer_reader import _GATED, PLAIN_MLPS
+from ._untraced import untraced
 from .errors import NeuronVitUnsupported
 from .projection import mlp, swiglu_mlp
 
@@ -127,7 +127,7 @@ def _activation(layer: nn.Module) -> str:
     return kept[1]
 
 
-@torch.compiler.disable(reason="call the layer once before compiling it, to find its activation")
+@untraced("call the layer once before compiling it, to find its activation")
 def _find_activation(layer: nn.Module, module: Any) -> str:
     name = activation_name(layer, module)
     # A tuple keeps the module out of the layer's submodules.

@@ -105,9 +105,12 @@ show(
 
 def test_the_cards_quickstart_runs_as_printed(client, package, real_build):
     card = (real_build / "CARD.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
-    shown = client(f"{code}\nshow(shape=list(out.shape))\n")
+    functions, whole_model = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    model = "model = torch.nn.Sequential(torch.nn.LayerNorm(8))"
+    report = "show(shape=list(out.shape), paths=[row.path for row in nv.report(model)])"
+    shown = client("\n".join([functions, model, whole_model, report]))
     assert shown["shape"] == [1, 12, 197, 64]
+    assert shown["paths"] == ["op"]
 
 
 def test_the_package_passes_its_checks(real_build):
