@@ -18,6 +18,7 @@ MARKERS := $(if $(LONG),-m "long or not long")
 
 help:
 	@echo "make demo    a Vision Transformer through the kernels on this machine's CPU, start to end"
+	@echo "make setup   only sets up .venv, which the others do too"
 	@echo "make test    the tests (LONG=1 adds the long grids, JOBS=n sets the processes)"
 	@echo "make bench   the benchmark's default table"
 	@echo "make lint    read-only style check        make format   apply what it suggests"

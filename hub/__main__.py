@@ -62,7 +62,8 @@ def _check(options: argparse.Namespace) -> int:
     findings = check(_out(options))
     for finding in findings:
         print(finding)
-    print(f"{len(findings)} findings" if findings else "nothing found")
+    count = "1 finding" if len(findings) == 1 else f"{len(findings)} findings"
+    print(count if findings else "nothing found")
     return 1 if findings else 0
 
 

@@ -59,7 +59,9 @@ class Report(Sequence):
         partly = sum(row.path == "op" for row in blocks)
         others = sum(row.path == "op" for row in self.rows if not row.is_block)
         if self.verb == "ran":
-            return f"{len(blocks)} blocks and {len(self) - len(blocks)} other modules given back."
+            count = len(self) - len(blocks)
+            told = "1 other module" if count == 1 else f"{count} other modules"
+            return f"{len(blocks)} blocks and {told} given back."
         parts = [f"{fused} of {len(blocks)} blocks {self.verb} as vit_block"]
         if partly:
             parts.append(f"{partly} in part as operators")
