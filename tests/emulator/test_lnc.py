@@ -576,8 +576,17 @@ def test_sys_exit_in_program_1():
     assert caught.value.code == 7
 
 
+@pytest.fixture
+def interrupts():
+    """SIGINT as Python has it, also where the tests were started in the background of a shell,
+    which lets it be ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("busy", [True, False])
-def test_an_interrupt_ends_both_programs(busy):
+def test_an_interrupt_ends_both_programs(busy, interrupts):
     """Ctrl-C reaches the main thread, where program 0 runs or waits."""
 
     def interrupt():
