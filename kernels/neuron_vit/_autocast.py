@@ -18,14 +18,17 @@ import torch
 CONVERTED = (torch.bfloat16, torch.float16, torch.float32)
 
 
+def enabled(device: torch.device) -> bool:
+    """Whether operations on this device are cast."""
+    kind = device.type
+    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+
+
 def active_dtype(tensor: Any) -> Optional[torch.dtype]:
     """The dtype of autocast on the device of `tensor`; None where autocast is off."""
-    if not isinstance(tensor, torch.Tensor):
+    if not isinstance(tensor, torch.Tensor) or not enabled(tensor.device):
         return None
-    device = tensor.device.type
-    if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
-        return None
-    return torch.get_autocast_dtype(device)
+    return torch.get_autocast_dtype(tensor.device.type)
 
 
 def narrowed(*values: Any) -> Tuple[Any, ...]:
@@ -71,14 +74,14 @@ def bias(value: Any, dtype: Optional[torch.dtype]) -> Any:
 
 
 @contextlib.contextmanager
-def disabled(device: str) -> Iterator[None]:
+def disabled(device: torch.device) -> Iterator[None]:
     """Autocast off on a type of device, as `torch.autocast(device, enabled=False)`, which some
     devices lack."""
-    if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
+    if not enabled(device):
         yield
         return
-    torch.set_autocast_enabled(device, False)
+    torch.set_autocast_enabled(device.type, False)
     try:
         yield
     finally:
-        torch.set_autocast_enabled(device, True)
+        torch.set_autocast_enabled(device.type, True)

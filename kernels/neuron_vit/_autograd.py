@@ -53,7 +53,7 @@ def differentiate_reference(operator: Any, function: Callable[..., Any]) -> None
                 return _in_differentiable_operations(function, changed)
             return function(*changed)
 
-        with _autocast.disabled(ctx.saved_tensors[0].device.type):
+        with _autocast.disabled(ctx.saved_tensors[0].device):
             _, pull_back = torch.func.vjp(of_wanted, *(arguments[i] for i in wanted))
             pulled = pull_back(gradients if len(gradients) > 1 else gradients[0])
         result = [None] * len(arguments)

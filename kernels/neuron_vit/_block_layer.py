@@ -15,21 +15,20 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 import torch
 from torch import Tensor, nn
 
-from . import _environment, capability
+from . import _autocast, _environment, capability
 from ._calls import Call, Contract, Refusal, contracts, mismatch
 from ._fallback import note
-from ._layer_parts import defining_class, dropout_of
+from ._layer_parts import defining_class, dropout_of, what_is_wrong
 from ._layer_reader import read_parts
 from ._replace import STATE, Replaced, obstacle, original_class
+from ._watch import BACKWARD_HOOKS, FORWARD_HOOKS, RECORDER, changes, hooked
 from .block import vit_block
 from .block_params import BlockParams
 from .errors import NeuronVitUnsupported
 
 _ORDINARY = (Tensor, nn.Parameter)
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 # Numbers that modules keep as attributes and their forward passes compute with.
 _SETTINGS = ("eps", "variance_epsilon", "scaling", "scale", "is_causal", "fused_attn")
-_RECORDER = "transformers.utils.output_capturing"
 
 _LEAVE_IT = "leave it to PyTorch, or build BlockParams from its tensors if it is such a block"
 
@@ -57,7 +56,7 @@ class State:
         self.seen: List[Any] = []
         self.settings: List[Tuple[Dict[str, Any], str, Any]] = []
         # Where transformers says which outputs it is collecting, if it is there.
-        self.collector = getattr(sys.modules.get(_RECORDER), "_active_collector", None)
+        self.collector = getattr(sys.modules.get(RECORDER), "_active_collector", None)
         self.handle = layer.register_load_state_dict_post_hook(_loaded)
         self.params: Optional[BlockParams] = None
         self.without_rope: Optional[BlockParams] = None
@@ -167,7 +166,7 @@ def read_block(layer: nn.Module) -> Union[BlockParams, Refusal]:
         with torch.inference_mode(False), torch.no_grad():
             params = BlockParams(**read_parts(layer))
     except (NeuronVitUnsupported, AttributeError, ValueError, TypeError) as error:
-        return Refusal(str(error).split("from_module: ")[-1].rstrip("."), _LEAVE_IT)
+        return Refusal(what_is_wrong(error), _LEAVE_IT)
     return _beyond_limits(params) or params
 
 
@@ -194,7 +193,7 @@ def _refused_now(layer: nn.Module, state: State) -> Optional[Refusal]:
         return Refusal(*_TRAINING)
     if torch.is_grad_enabled() and any(p.requires_grad for p in layer.parameters()):
         return Refusal(*_GRADIENTS)
-    if autocast_on(state.params.device):
+    if _autocast.enabled(state.params.device):
         return Refusal(*_AUTOCAST)
     if state.collector is not None and "attentions" in _collected(state.collector):
         return Refusal(*_ATTENTIONS)
@@ -207,18 +206,13 @@ def _refused_now(layer: nn.Module, state: State) -> Optional[Refusal]:
 
 
 def refused_hooks(module: nn.Module) -> Optional[Refusal]:
-    """A module within a replaced one is not called, so a hook on it would not be.
-
-    Those by which transformers records outputs stay in place, and most of the time do nothing.
-    """
-    for kind in _HOOKS:
-        for hook in getattr(module, kind).values():
-            if getattr(hook, "__module__", "") != _RECORDER:
-                return Refusal(
-                    f"a hook on a {type(module).__name__} within a layer would not run",
-                    "remove the hook, or put it on the layer",
-                )
-    return None
+    """A module within a replaced one is not called, so a hook on it would not be."""
+    if not hooked(module, (*FORWARD_HOOKS, *BACKWARD_HOOKS)):
+        return None
+    return Refusal(
+        f"a hook on a {type(module).__name__} within a layer would not run",
+        "remove the hook, or put it on the layer",
+    )
 
 
 def refused_forwards(module: nn.Module) -> Optional[Refusal]:
@@ -236,12 +230,6 @@ def refused_forwards(module: nn.Module) -> Optional[Refusal]:
             "remove it for the kernel to run",
         )
     return None
-
-
-def autocast_on(device: torch.device) -> bool:
-    """Whether operations on this device are cast."""
-    kind = device.type
-    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
 
 
 def _collected(collector: Any) -> Any:
@@ -277,9 +265,8 @@ def _contents(layer: nn.Module) -> List[Any]:
         for tensors in (module._parameters, module._buffers):
             for tensor in tensors.values():
                 if type(tensor) in _ORDINARY:
-                    changes = -1 if tensor.is_inference() else tensor._version
                     place = (tensor.data_ptr(), tensor.dtype, tensor.device)
-                    contents.append((tensor, changes, place))
+                    contents.append((tensor, changes(tensor), place))
                 else:
                     contents.append((tensor,))
     return contents

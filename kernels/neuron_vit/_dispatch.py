@@ -145,7 +145,7 @@ def run_without_kernel(
 
 def _run_torch(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
     _thread.last_path = "torch"
-    device = next(a.device.type for a in arguments if isinstance(a, torch.Tensor))
+    device = next(a.device for a in arguments if isinstance(a, torch.Tensor))
     with _autocast.disabled(device):
         return function(*arguments)
 

@@ -62,6 +62,11 @@ def refused(module: Any, found: str, allowed: str) -> NeuronVitUnsupported:
     )
 
 
+def what_is_wrong(error: Exception) -> str:
+    """The text of such an error without who raises it, as a reason in a report."""
+    return str(error).split("from_module: ")[-1].rstrip(".")
+
+
 def known(module: nn.Module, definers: Sequence[str]) -> str:
     """The class that defines the module's forward pass, which must be one of `definers`."""
     found = defining_class(module)

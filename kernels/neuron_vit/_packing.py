@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from ._ops import add_op_namespace_prefix, ops
 from ._untraced import untraced
+from ._watch import changes
 from .block_params import BlockParams
 from .errors import NeuronVitUnsupported
 
@@ -76,12 +77,10 @@ def _tensors(layer: nn.Module) -> List[Tensor]:
 
 
 def _stamps(tensors: List[Tensor]) -> List[int]:
-    """Numbers that change when a tensor is replaced, moved, or written to. A tensor made in
-    inference mode counts no versions; PyTorch lets nobody write to it outside that mode."""
+    """Numbers that change when a tensor is replaced, moved, or written to."""
     stamps = []
     for tensor in tensors:
-        stamps.append(tensor.data_ptr())
-        stamps.append(-1 if tensor.is_inference() else tensor._version)
+        stamps.extend((tensor.data_ptr(), changes(tensor)))
     return stamps
 
 

@@ -10,16 +10,19 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from ._block_layer import (
-    autocast_on,
-    drops_values,
-    refused_forwards,
-    refused_hooks,
-    unusual_tensors,
-)
+from . import _autocast
+from ._block_layer import drops_values, refused_forwards, refused_hooks, unusual_tensors
 from ._calls import Refusal
 from ._fallback import note
-from ._layer_parts import NORMS, activation_name, defining_class, linear, part, require_absent
+from ._layer_parts import (
+    NORMS,
+    activation_name,
+    defining_class,
+    linear,
+    part,
+    require_absent,
+    what_is_wrong,
+)
 from ._layer_reader import PLAIN_MLPS, ROTATIONS
 from ._replace import STATE, Replaced, obstacle
 from .attention import scaled_dot_product_attention
@@ -51,7 +54,7 @@ class _Operator(Replaced):
                 f"they are {weight.dtype} on {weight.device}",
                 "convert the model and its input alike",
             )
-        if autocast_on(x.device):
+        if _autocast.enabled(x.device):
             return Refusal(
                 f"{self._kernel()} keeps the dtype of its input, autocast would change it",
                 "convert the model, and leave autocast out",
@@ -161,7 +164,7 @@ def _read_mlp(module: nn.Module) -> Union[Tuple[nn.Linear, nn.Linear, str], Refu
             activation_name(module, part(module, *activation)),
         )
     except NeuronVitUnsupported as error:
-        return Refusal(str(error).split("from_module: ")[-1].rstrip("."), "leave it to PyTorch")
+        return Refusal(what_is_wrong(error), "leave it to PyTorch")
 
 
 def _unreachable(attention: nn.Module) -> Optional[Refusal]:

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from . import diffusers_attention
-from ._own_forward import run_own
+from ._fallback import run_own
 from .normalization import ada_layer_norm
 from .projection import mlp, swiglu_mlp
 
@@ -34,7 +34,7 @@ _PREFIX = "NeuronVit"
 _REMEDY = "use diffusers' own module for this"
 
 
-class Replaced(NamedTuple):
+class Surveyed(NamedTuple):
     """What becomes of a module: `path` is the kernels in it or "torch", and then `reason` says
     why. `in_place`: whether it has them already."""
 
@@ -45,7 +45,7 @@ class Replaced(NamedTuple):
     in_place: bool
 
 
-def survey_diffusers_modules(model: nn.Module) -> List[Replaced]:
+def survey_diffusers_modules(model: nn.Module) -> List[Surveyed]:
     """What `replace_diffusers_modules` would do. Changes nothing.
 
     Modules that are no concern of the kernels are not listed.
@@ -65,13 +65,13 @@ def survey_diffusers_modules(model: nn.Module) -> List[Replaced]:
     return found
 
 
-def _outcome(name: str, kind: str, path: str, reason: Optional[str], there: bool) -> Replaced:
+def _outcome(name: str, kind: str, path: str, reason: Optional[str], there: bool) -> Surveyed:
     if reason is not None:
-        return Replaced(name, kind, "torch", reason, False)
-    return Replaced(name, kind, path, "", there)
+        return Surveyed(name, kind, "torch", reason, False)
+    return Surveyed(name, kind, path, "", there)
 
 
-def replace_diffusers_modules(model: nn.Module) -> List[Replaced]:
+def replace_diffusers_modules(model: nn.Module) -> List[Surveyed]:
     """Put the kernels into the modules of `model` that are diffusers'; say what became of each.
 
     Those that have a kernel already stay as they are, and are listed with it.

@@ -24,8 +24,10 @@ from typing import Any, Dict, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from ._own_forward import run_own
+from . import _autocast
+from ._fallback import run_own
 from ._packing import packed, unchanged
+from ._watch import FORWARD_HOOKS, RECORDER, hooked
 from .block import vit_block
 from .errors import NeuronVitUnsupported
 
@@ -48,9 +50,6 @@ _MODELS = {
     "Qwen2_5_VLVisionBlock": "qwen2_5_vl",
     "Qwen3VLVisionBlock": "qwen3_vl",
 }
-
-# Where transformers says which outputs of its layers it is collecting.
-_RECORDER = "transformers.utils.output_capturing"
 
 _OWN_LAYERS_RUN = "use the model library's own layers for this call"
 
@@ -148,14 +147,13 @@ def _not_covered(
             "run the model under torch.inference_mode() or torch.no_grad(); to train, kernelize "
             "it with Mode.TRAINING, which leaves its layers as they are",
         )
-    device = hidden_states.device.type
-    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+    if _autocast.enabled(hidden_states.device):
         return (
             f"{name} is called under autocast, the kernel keeps the dtype of the weights",
             "convert the model, for example with .to(torch.bfloat16), and leave autocast out",
         )
     for part in layer.modules():
-        if part is not layer and _is_hooked(part):
+        if part is not layer and hooked(part, FORWARD_HOOKS):
             return (
                 f"a {type(part).__name__} within {name} has a hook, which would not run",
                 "remove the hook, or put it on the layer",
@@ -185,16 +183,9 @@ def _not_covered(
     return None
 
 
-def _is_hooked(part: nn.Module) -> bool:
-    """Whether somebody wants to see a part of a layer called. transformers' own hooks, by which it
-    records outputs, stay in place and most of the time do nothing."""
-    hooks = (*part._forward_hooks.values(), *part._forward_pre_hooks.values())
-    return any(getattr(hook, "__module__", "") != _RECORDER for hook in hooks)
-
-
 def _attentions_are_collected() -> bool:
     """Whether the model was asked for attention weights, of which some layers hear nothing."""
-    recorder = sys.modules.get(_RECORDER)
+    recorder = sys.modules.get(RECORDER)
     # What a context variable holds cannot be compiled; transformers does not collect there.
     if recorder is None or torch.compiler.is_compiling():
         return False

@@ -20,8 +20,8 @@ from ._replace import (
     restore,
 )
 from ._report import Report, Row
-from .diffusers_modules import Replaced as Surveyed
 from .diffusers_modules import (
+    Surveyed,
     replace_diffusers_modules,
     restore_diffusers_modules,
     survey_diffusers_modules,
