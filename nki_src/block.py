@@ -16,8 +16,9 @@ For one group:
    `Attend` of attention.py interleaves the images. Output rows stay on the chip; in the last pass
    `ImageColumns` turns each image to columns, images packed, while the next one is computed.
 3. for a block of tokens (all of the group if they fit): the residual stream as float32 rows;
-   projection, bias, LayerScale and residual add in place -> rows, whose norm2 -> columns follows
-   tile by tile; the MLP with its residual add -> rows in the dtype of x.
+   projection, LayerScale and residual add in place -> rows, whose norm2 -> columns follows tile by
+   tile; the MLP with its residual add -> rows in the dtype of x. The bias of each waits in the
+   residual.
 """
 
 import nki.isa as nisa
@@ -25,7 +26,16 @@ import nki.language as nl
 
 from .attention import Attend, Heads
 from .heads import head_shape
-from .limits import BANK, PARTITIONS, ceil_div, heads_per_chunk, queries_kind, query_block
+from .limits import (
+    AS_COLUMNS,
+    AS_TURNED_COLUMNS,
+    BANK,
+    PARTITIONS,
+    ceil_div,
+    heads_per_chunk,
+    queries_kind,
+    query_block,
+)
 from .mlp import Hidden, MlpVectors, gated_weights, plain_weights
 from .norm import FLUSH, NormColumns
 from .project import (
@@ -269,9 +279,9 @@ class Form(nl.NKIObject):
         self.norm = options.norm
         self.scale = options.attention_scale
         self.dtype = dtype
-        self.as_rows = queries in (1, 2, 3)
+        self.as_rows = queries not in (AS_COLUMNS, AS_TURNED_COLUMNS)
         self.rotation = None
-        if queries == 4:
+        if queries == AS_TURNED_COLUMNS:
             packed = min(self.heads, heads_per_chunk(dim))
             self.rotation = Rotation(
                 options.cos, options.sin, options.rope, length, packed, dim, dtype

@@ -346,28 +346,36 @@ def attention_heads(heads, q_len, k_len, head_dim, item, available, bias_heads=0
 # bias_heads: of the score bias (0: there is none, 1: one for all heads, or one for each).
 
 
+# How queries and keys are made (`queries_kind`): as columns; as rows (heads.py) with a norm of each
+# head or a rotation; as rows with a norm of all heads together; as plain rows, because heads of
+# this size cannot share the partitions, which would leave many columns of the tensor engine idle in
+# a projection to columns; as columns that are rotated (rotate.py).
+AS_COLUMNS = 0
+AS_ROWS = 1
+AS_ROWS_TOGETHER = 2
+AS_PLAIN_ROWS = 3
+AS_TURNED_COLUMNS = 4
+
+
 def queries_kind(norm, rope, head_dim):
-    """How queries and keys are made. 0: as columns; 4: as columns, rotated (rotate.py); as rows
-    (heads.py), 1: with a norm of each head or a rotation, 2: with a norm of all heads together,
-    3: plain, because heads of this size cannot share the partitions, which would leave many
-    columns of the tensor engine idle in a projection to columns.
+    """How queries and keys are made, one of the numbers above.
 
     norm: 0 none, 1 of each head, 2 of all together; rope: 0 none, 1 with tables for all images, 2
     with tables of each image.
     """
     alone = head_dim % 32 != 0
     if norm == 2:
-        return 2
+        return AS_ROWS_TOGETHER
     if norm == 1 or rope == 2 or (rope == 1 and alone):
-        return 1
+        return AS_ROWS
     if alone:
-        return 3
-    return 4 if rope == 1 else 0
+        return AS_PLAIN_ROWS
+    return AS_TURNED_COLUMNS if rope == 1 else AS_COLUMNS
 
 
 def rotation_bytes(queries, length, head_dim, item):
     """What the rotation of columns keeps for a whole launch (rotate.py)."""
-    if queries != 4:
+    if queries != AS_TURNED_COLUMNS:
         return 0
     return 2 * length * 4 + heads_per_chunk(head_dim) * head_dim * item
 
@@ -378,17 +386,17 @@ def head_rows_bytes(images, heads_pass, sizes):
     pipeline, two pairs of tables with what they are made from, the parameters of the norm; for a
     norm of all heads together also the deviations and, if that is more, what makes them."""
     length, width, heads, head_dim, hidden, item, gated, inner_norm, queries, bias_heads = sizes
-    if queries == 0:
+    if queries == AS_COLUMNS:
         return 0
-    if queries == 4:
+    if queries == AS_TURNED_COLUMNS:
         # The two products of a part, of two parts.
         return 2 * 2 * BANK * 4
     row = heads_pass * head_dim
-    if queries == 3:
+    if queries == AS_PLAIN_ROWS:
         return 4 * row * item
     tables = 2 * 2 * head_dim * (4 + item)
     size = row * (4 * 4 + 5 * item) + tables + 2 * head_dim * item
-    if queries == 2:
+    if queries == AS_ROWS_TOGETHER:
         tiles = images * ceil_div(length, PARTITIONS)
         embed = heads * head_dim
         step = slab_columns(width, embed, item)
@@ -526,12 +534,13 @@ def block_instructions(images, plan, sizes):
         cuts = banks(width, hidden, item, 2 if gated else 1)
         rows = rows + tiles * (cuts * (2 * chunks + 8) + 2 * deep + 16)
     norms = tiles * (3 * chunks + inner + 16)
-    if queries == 4:
+    if queries == AS_TURNED_COLUMNS:
         # A product, two multiplications and a sum for each part of a slot; the tables, which a
         # launch makes once.
         norms = norms + slots * images * ceil_div(length, BANK) * 4
         norms = norms + 16 * ceil_div(length, PARTITIONS)
-    elif queries > 0:
+    elif queries != AS_COLUMNS:
+        # The number of the kind is at least how often the heads are projected.
         norms = norms + tiles * (2 * inner * (chunks + 4) * queries + slots + 64)
     key_tiles = ceil_div(length, PARTITIONS)
     block = ceil_div(length, query_block(length, length, 4))

@@ -326,17 +326,17 @@ class NormColumns(nl.NKIObject):
     weight, bias: columns [128, chunks] float32 or None; kind: "layer" or "rms".
     `push` takes the tiles in order. In flight, the steps of four neighbours (`NormTile` and the
     transpose) are issued side by side; otherwise a tile is done with before the next one comes.
-    `NormWork` pushes and ends it. then: a row [128, width] that GpSimd, which has little else to
+    `NormWork` pushes and ends it. late: a row [128, width] that GpSimd, which has little else to
     do, adds to the tiles when their norm does not need them any more, or None.
     """
 
-    def __init__(self, width, count, dtype, weight, bias, eps, kind, flight, then=None):
+    def __init__(self, width, count, dtype, weight, bias, eps, kind, flight, late=None):
         self.weight = weight
         self.bias = bias
         self.eps = eps
         self.kind = kind
         self.flight = flight
-        self.then = then
+        self.late = late
         self.columns = nl.ndarray(
             (PARTITIONS, ceil_div(width, PARTITIONS), count), dtype=dtype, buffer=nl.sbuf
         )
@@ -347,7 +347,7 @@ class NormColumns(nl.NKIObject):
         self.done = 0
 
     def push(self, rows):
-        """The next tile: SBUF rows [<= 128, width] of any float dtype; only `then` changes them."""
+        """The next tile: SBUF rows [<= 128, width] of any float dtype; only `late` changes them."""
         normed = nl.ndarray(rows.shape, dtype=self.columns.dtype, buffer=nl.sbuf)
         values = None
         if self.kind == "layer":
@@ -377,12 +377,12 @@ class NormColumns(nl.NKIObject):
             self.summed.spread()
         if self.spread != None:
             self.spread.scale()
-            if self.then != None:
+            if self.late != None:
                 rows = self.spread.rows
                 nisa.tensor_tensor(
                     dst=rows,
                     data1=rows,
-                    data2=self.then[0 : rows.shape[0], :],
+                    data2=self.late[0 : rows.shape[0], :],
                     op=nl.add,
                     engine=nisa.engine.gpsimd,
                 )

@@ -11,8 +11,8 @@ Between HBM reads of x and the HBM write of the result nothing leaves the chip; 
 stream is float32. Engines: TensorE all matmuls and transposes; ScalarE exp, GELU, the squares of
 the norms, and the evictions of transposes, of queries and keys and of attention results; VectorE
 maxima, statistics and scaling of the norms, and the evictions of the other projections with bias
-and residual; GpSimd makes the
-residual stream of x and, without LayerScale, the bias of the projection.
+and residual; GpSimd makes the residual stream of x and adds the biases of these projections to it
+beforehand.
 
 SBUF: `limits.vit_block_plan` chooses the size of the group, of the passes and of the block from the
 budget of `limits.block_bytes`. Where nothing else fits there is one group at a time, one norm tile
