@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import io
 import warnings
 from dataclasses import dataclass
 from typing import Any, Callable, Dict
@@ -16,6 +15,7 @@ from neuron_vit import _dispatch
 from neuron_vit.diffusers_modules import replace_diffusers_modules, restore_diffusers_modules
 from tests.parity import rule
 
+from .copies import WAYS, copied
 from .test_blocks import StaysFloat64
 
 diffusers = pytest.importorskip("diffusers")
@@ -261,18 +261,12 @@ def test_another_attention_backend_stays():
     assert reasons == {"its attention backend is _native_math, not native"}
 
 
-@pytest.mark.parametrize("how", ["deepcopy", "pickle"])
+@pytest.mark.parametrize("how", WAYS)
 @pytest.mark.parametrize("name", ["dit", "flux"])
 def test_copies(name, how):
     model = make(name)
     report = replace_diffusers_modules(model)
-    if how == "deepcopy":
-        other = copy.deepcopy(model)
-    else:
-        buffer = io.BytesIO()
-        torch.save(model, buffer)
-        buffer.seek(0)
-        other = torch.load(buffer, weights_only=False)
+    other = copied(model, how)
     assert torch.equal(run(other, name), run(model, name))
     assert len(restore_diffusers_modules(other)) == len(report)
     assert len(restore_diffusers_modules(model)) == len(report)

@@ -4,7 +4,6 @@ tests/hub/test_layouts.py has the way there through `KernelConfig` and the Hub.
 """
 
 import copy
-import io
 import warnings
 
 import pytest
@@ -16,6 +15,7 @@ import neuron_vit as nv
 from neuron_vit import _dispatch, _packing, layouts
 from tests.parity import rule
 
+from .copies import WAYS, copied
 from .families import FAMILIES, block, stream, tables
 from .test_blocks import run_layer
 
@@ -160,19 +160,13 @@ def test_changed_weights_are_packed_again(change):
     assert not torch.allclose(before, expected.float())
 
 
-@pytest.mark.parametrize("how", ["deepcopy", "pickle"])
+@pytest.mark.parametrize("how", WAYS)
 def test_copies_have_their_own_weights(how):
     family, layer = small("vit")
     x = stream(family.small, torch.float32)
     with torch.no_grad():
         expected = layer(x)
-        if how == "deepcopy":
-            other = copy.deepcopy(layer)
-        else:
-            buffer = io.BytesIO()
-            torch.save(layer, buffer)
-            buffer.seek(0)
-            other = torch.load(buffer, weights_only=False)
+        other = copied(layer, how)
         assert vars(other)[_packing._ATTRIBUTE].params is None  # nothing is carried along
         torch.testing.assert_close(other(x), expected)
         other.mlp.fc2.bias.add_(1.0)
