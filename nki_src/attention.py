@@ -14,8 +14,8 @@ products with d contraction rows are row tiles of the tensor engine, which it wo
 2. `Numerators`. Scores with keys on partitions, `K Q^T`, are already the stationary operand of the
    product with V, so P is never transposed. A query's maximum then lies along the free axis, where
    no engine can subtract it for free; the tensor engine does: two more rows a head are contracted
-   into the same PSUM group (see `Maxima.shift`), in the row tile of the head. ScalarE evicts
-   exp(scale * x).
+   into the same PSUM group (see `Maxima.shift`), for four heads side by side, in row tiles of 32.
+   ScalarE evicts exp(scale * x).
 3. `Weighted`. The column of ones makes the denominators one more output column; VectorE inverts
    them, and ScalarE multiplies while it evicts, since VectorE is the busier of the two.
 
@@ -30,13 +30,13 @@ Keys beyond the sequence never exist: the last tile is short, no mask is involve
 lies behind the tensor in HBM is not read. The maximum is exact; logits up to 1e6 are safe in every
 dtype (scores before scaling up to 1e8 in float16). A query that is NaN or infinite makes its
 position NaN, and such a key every position, not only in its own head h but in all heads of the pass
-with the same h % packed.
+with the same h % SHIFT_TILES.
 
 Each image has tiles of its own, also where it is a window of 49 tokens that would share one.
 
-Tensor engine cycles a head for S queries and keys: about 3 S / packed a tile of 128 keys (maxima,
-scores, shift) plus (d + 1) a tile pair, and with a bias 2 S more a tile of keys, twice that where
-1 / scale needs two identities. ScalarE evicts S^2 / 128 numerators a head, VectorE reduces
+Tensor engine cycles a head for S queries and keys: about 2 S / packed (maxima, scores) and S / 4
+(shift) a tile of 128 keys plus (d + 1) a tile pair, and with a bias 2 S more a tile of keys, twice
+that where 1 / scale needs two identities. ScalarE evicts S^2 / 128 numerators a head, VectorE reduces
 as many scores. SBUF: `limits.attention_bytes`.
 """
 
@@ -47,6 +47,7 @@ import nki.language as nl
 from .limits import (
     BANK,
     PARTITIONS,
+    SHIFT_TILES,
     attention_heads,
     ceil_div,
     heads_per_chunk,
@@ -116,7 +117,7 @@ def attention(
     out = nl.ndarray((batch, q_len, heads, dim), dtype=q.dtype, buffer=nl.shared_hbm)
     begin, end = program_share(heads, 1) if batch == 1 else (0, heads)
     first_image, last_image = program_share(batch, 1) if batch > 1 else (0, 1)
-    selectors = shift_selectors(end - begin, step, dim, q.dtype)
+    selectors = shift_selectors(end - begin, step, q.dtype)
     block = query_block(q_len, k_len, item)
     source = bias_source(mask, kv_lens, cu_seqlens_q, cu_seqlens_k, scale, q_len, k_len, q.dtype)
     for image in range(first_image, last_image):
@@ -364,7 +365,7 @@ def row_tile(packed, dim, index):
     return (index % packed * dim, 0), (dim, PARTITIONS)
 
 
-def shift_selectors(heads, step, dim, dtype):
+def shift_selectors(heads, step, dtype):
     """The selectors of a full pass of `step` heads and of the last, shorter one (or None).
 
     Made once, before anything else is on the chip: they outlive every other tile.
@@ -372,35 +373,23 @@ def shift_selectors(heads, step, dim, dtype):
     full = None
     last = None
     if heads >= step:
-        full = shift_selector(step, dim, dtype)
+        full = shift_selector(step, dtype)
     if heads % step > 0:
-        last = shift_selector(heads % step, dim, dtype)
+        last = shift_selector(heads % step, dtype)
     return full, last
 
 
-def shift_layout(heads, dim):
-    """(rows, slots) of the shift of some heads.
+def shift_selector(heads, dtype):
+    """[128, SHIFT_TILES, slots]: the column of a head holds SHIFT_STEP in the row of its high part
+    and 1 in the row of its low part, else 0 (see `Maxima.shift`).
 
-    The shift of a head is contracted in the row tile of its scores, so its two rows lie on the
-    partitions of the head: from (h % packed) * d on, a high for each slot and then as many lows.
-    Without packing there are 2 * heads rows from partition 0 on.
+    A column, repeated along the free axis, is the stationary operand that adds
+    SHIFT_STEP * high + low of its head, and nothing of the other heads, to every key.
     """
-    packed = heads_per_chunk(dim)
-    slots = ceil_div(heads, packed)
-    return (2 * heads if packed == 1 else packed * dim), slots
-
-
-def shift_selector(heads, dim, dtype):
-    """[rows, packed, slots]: the column of a head holds SHIFT_STEP in the row of its high part and
-    1 in the row of its low part, else 0.
-
-    rows: see `shift_layout`. A column, repeated along the free axis, is the stationary operand that
-    adds SHIFT_STEP * high + low of its head, and nothing of the other heads, to every key.
-    """
-    packed = heads_per_chunk(dim)
-    rows, slots = shift_layout(heads, dim)
-    identity = nl.shared_identity_matrix(rows, dtype=dtype).reshape_dim(1, (packed, rows // packed))
-    selector = nl.ndarray((rows, packed, slots), dtype=dtype, buffer=nl.sbuf)
+    slots = ceil_div(heads, SHIFT_TILES)
+    identity = nl.shared_identity_matrix(PARTITIONS, dtype=dtype)
+    identity = identity.reshape_dim(1, (SHIFT_TILES, PARTITIONS // SHIFT_TILES))
+    selector = nl.ndarray((PARTITIONS, SHIFT_TILES, slots), dtype=dtype, buffer=nl.sbuf)
     nisa.scalar_tensor_tensor(
         dst=selector,
         data=identity[:, :, 0:slots],
@@ -420,8 +409,10 @@ class Maxima(nl.NKIObject):
     that is wanted.
 
     bias: the `ScoreBias` of the unit, or None.
-    partial: for each tile of queries, SBUF float32 [queries, slots * packed, blocks of keys];
-    shift: minus the maxima as rows [rows, Sq] (see `shift_layout`), when all steps are done.
+    partial: for each tile of queries, SBUF float32 [queries, slots * SHIFT_TILES, blocks of keys];
+    shift: minus the maxima, when all steps are done: rows [128, Sq], of which each quarter is a row
+    tile of the tensor engine; that with number h % SHIFT_TILES begins with the high parts of its
+    heads h, one a slot, and goes on with as many low parts.
     """
 
     def __init__(self, unit, scale, bias):
@@ -438,11 +429,11 @@ class Maxima(nl.NKIObject):
         # The tensor engine turns the maxima of a tile some steps after VectorE has split them.
         self.steps = self.reduced + self.tiles + TURN_DELAY
         self.pairs = []
-        rows, slots = shift_layout(queries.heads, queries.dim)
         self.shift = nl.ndarray(
-            (rows, queries.length()), dtype=queries.columns.dtype, buffer=nl.sbuf
+            (PARTITIONS, queries.length()), dtype=queries.columns.dtype, buffer=nl.sbuf
         )
-        self.columns = ceil_div(queries.heads, queries.packed) * queries.packed
+        self.slots = ceil_div(queries.heads, SHIFT_TILES)
+        self.columns = self.slots * SHIFT_TILES
         self.partial = []
         for tile in range(self.tiles):
             count = min(PARTITIONS, queries.length() - tile * PARTITIONS)
@@ -490,7 +481,7 @@ class Maxima(nl.NKIObject):
         nisa.tensor_reduce(dst=partial[:, first:last, block], op=self.extreme, data=psum, axis=2)
 
     def largest(self, tile):
-        """float32 [queries, slots * packed] of one tile, a column a head."""
+        """float32 [queries, slots * SHIFT_TILES] of one tile, a column a head."""
         partial = self.partial[tile]
         if self.blocks == 1:
             largest = partial[:, :, 0]
@@ -502,15 +493,14 @@ class Maxima(nl.NKIObject):
         return self.bias.bounded(largest)
 
     def split(self, tile):
-        """Minus the maxima of a tile as pairs of the operand dtype, a column a head."""
-        queries = self.queries
-        packed = queries.packed
-        rows, slots = shift_layout(queries.heads, queries.dim)
-        maxima = self.largest(tile).reshape_dim(1, (slots, packed))
+        """Minus the maxima of a tile as pairs of the operand dtype, a column a row of `shift`."""
+        slots = self.slots
+        rows = PARTITIONS // SHIFT_TILES
+        maxima = self.largest(tile).reshape_dim(1, (slots, SHIFT_TILES))
         pair = nl.ndarray(
-            (maxima.shape[0], packed, rows // packed), dtype=queries.columns.dtype, buffer=nl.sbuf
+            (maxima.shape[0], SHIFT_TILES, rows), dtype=self.shift.dtype, buffer=nl.sbuf
         )
-        if 2 * slots < rows // packed:
+        if 2 * slots < rows:
             nisa.memset(dst=pair, value=0.0, engine=nisa.engine.gpsimd)
         high = pair[:, :, 0:slots].permute((0, 2, 1))
         nisa.tensor_scalar(dst=high, data=maxima, op0=nl.multiply, operand0=-1.0 / SHIFT_STEP)
@@ -543,7 +533,7 @@ class Numerators(nl.NKIObject):
     unit: see `Attend`; shift, selector: of all its heads (`Maxima.shift`, `shift_selector`).
     bias: the `ScoreBias` of the unit, or None.
     values: SBUF [128 keys, key tiles, heads, Sq]. A step does one tile of keys and as many heads
-    as share a PSUM bank.
+    as share a PSUM bank, but their shifts wait for those of the next one, to go along with them.
     """
 
     def __init__(self, unit, shift, selector, first, last, scale, bias):
@@ -560,6 +550,8 @@ class Numerators(nl.NKIObject):
         self.groups = ceil_div(last - first, self.shared)
         tiles = ceil_div(keys.length(), PARTITIONS)
         self.steps = numerator_steps(unit, last - first)
+        # (first head, PSUM scores [keys, heads, Sq]) of those whose maxima are still in them.
+        self.open = []
         self.values = nl.ndarray(
             (PARTITIONS, tiles, last - first, queries.length()),
             dtype=queries.columns.dtype,
@@ -570,12 +562,11 @@ class Numerators(nl.NKIObject):
         """Step `index` of `steps`."""
         queries = self.queries
         tile = index // self.groups
-        start = self.first + index % self.groups * self.shared
+        group = index % self.groups
+        start = self.first + group * self.shared
         stop = min(start + self.shared, self.last)
         low = tile * PARTITIONS
         count = min(PARTITIONS, self.keys.length() - low)
-        slots = self.selector.shape[2]
-        part = self.selector.shape[0] // queries.packed
         psum = nl.ndarray((count, stop - start, queries.length()), dtype=nl.float32, buffer=nl.psum)
         for head in range(start, stop):
             position, size = row_tile(queries.packed, queries.dim, head)
@@ -590,25 +581,39 @@ class Numerators(nl.NKIObject):
         if self.bias != None:
             for head in range(start, stop):
                 self.bias.add_columns(psum[:, head - start, :], head, low)
-        for head in range(start, stop):
-            position, size = row_tile(queries.packed, queries.dim, head)
-            base = head % queries.packed * part
-            column = self.selector[
-                base : base + 2 * slots, head % queries.packed, head // queries.packed
-            ]
-            nisa.nc_matmul(
-                dst=psum[:, head - start, :],
-                stationary=column.broadcast(1, count),
-                moving=self.shift[base : base + 2 * slots, :],
-                accumulate=True,
-                tile_position=position,
-                tile_size=size,
+        self.open.append((start, psum))
+        if group % 2 == 1 or group == self.groups - 1:
+            self.finish(tile)
+
+    def finish(self, tile):
+        """The numerators of the open scores, which are of keys of `tile`."""
+        for start, psum in self.open:
+            for head in range(psum.shape[1]):
+                self.subtract(psum[:, head, :], start + head)
+        for start, psum in self.open:
+            count, heads, _ = psum.shape
+            low = start - self.first
+            nisa.activation(
+                dst=self.values[0:count, tile, low : low + heads, :],
+                op=nl.exp,
+                data=psum,
+                scale=self.scale,
             )
-        nisa.activation(
-            dst=self.values[0:count, tile, start - self.first : stop - self.first, :],
-            op=nl.exp,
-            data=psum,
-            scale=self.scale,
+        self.open = []
+
+    def subtract(self, scores, head):
+        """The maxima of a head from its scores, PSUM [keys, Sq]."""
+        rows = PARTITIONS // SHIFT_TILES
+        base = head % SHIFT_TILES * rows
+        used = slice(base, base + 2 * self.selector.shape[2])
+        column = self.selector[used, head % SHIFT_TILES, head // SHIFT_TILES]
+        nisa.nc_matmul(
+            dst=scores,
+            stationary=column.broadcast(1, scores.shape[0]),
+            moving=self.shift[used, :],
+            accumulate=True,
+            tile_position=(base, 0),
+            tile_size=(rows, PARTITIONS),
         )
 
 

@@ -65,7 +65,7 @@ def encode(x, weights, layers, options):
     out = nl.ndarray((batch, length, width), dtype=x.dtype, buffer=nl.shared_hbm)
     if count == 0:
         return out
-    selectors = shift_selectors(options.num_heads, heads_pass, dim, x.dtype)
+    selectors = shift_selectors(options.num_heads, heads_pass, x.dtype)
     ring = None
     if flight:
         slots, room = ring_slots(width, hidden, embed, item, gated)

@@ -71,6 +71,10 @@ HEAD_SIZE_MAX = PARTITIONS
 # The shift of a head takes two of the 128 partitions (see attention.py).
 HEADS_PER_PASS_MAX = PARTITIONS // 2
 
+# Row tiles of the tensor engine that subtract the maxima of as many heads side by side: of 32 rows,
+# the smallest of NeuronCore-v3 (NKI 0.6 reference, nc_matmul: row tiling).
+SHIFT_TILES = 4
+
 SEQUENCE_MAX = 4096
 
 
@@ -236,21 +240,16 @@ def query_block(q_len, k_len, item):
 
 
 def scores_heads(heads, q_len, k_len, item):
-    """Heads whose numerators are kept at a time."""
+    """Heads whose numerators are kept at a time: a multiple of SHIFT_TILES if there is room."""
     one = ceil_div(k_len, PARTITIONS) * query_block(q_len, k_len, item) * item
     most = max(1, SCORES_BYTES // one)
-    return ceil_div(heads, ceil_div(heads, most))
+    count = ceil_div(heads, ceil_div(heads, most))
+    return min(heads, max(count, min(most, ceil_div(count, SHIFT_TILES) * SHIFT_TILES)))
 
 
 def head_slots(heads, head_dim):
     """Columns a token that queries or keys of some heads take: heads share partitions."""
     return ceil_div(heads, heads_per_chunk(head_dim))
-
-
-def shift_rows(heads, head_dim):
-    """Partitions of the rows that are subtracted from the scores of some heads (attention.py)."""
-    packed = heads_per_chunk(head_dim)
-    return 2 * heads if packed == 1 else packed * head_dim
 
 
 def attend_bytes(units, heads, q_len, k_len, head_dim, item):
@@ -269,10 +268,9 @@ def attend_bytes(units, heads, q_len, k_len, head_dim, item):
         numerators = 2 * numerators
     if units > 1:
         shift = 2 * shift
-    rows = shift_rows(heads, head_dim)
-    columns = head_slots(heads, head_dim) * heads_per_chunk(head_dim)
+    columns = ceil_div(heads, SHIFT_TILES) * SHIFT_TILES
     maxima = columns * (ceil_div(block, PARTITIONS) * ceil_div(k_len, BANK) + 2) * 4
-    return numerators + shift + 2 * (columns + 2 * rows) * item + maxima + BANK
+    return numerators + shift + 2 * (columns + 2 * PARTITIONS) * item + maxima + BANK
 
 
 def bias_fill(half):
@@ -568,7 +566,7 @@ def vit_block_plan(batch, sizes, available):
         for beside in range(min(images, batch - images), 0, -1):
             tiles = ceil_div(images * length, PARTITIONS) + ceil_div(beside * length, PARTITIONS)
             waste = tiles / (images + beside)
-            if best[0] == 0 or waste < least:
+            if best[0] == 0 or waste <= least:
                 block, heads_pass = block_and_pass(beside, images, True, sizes, available)
                 if block > 0:
                     best = (images, heads_pass, block, True, beside)

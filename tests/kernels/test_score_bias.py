@@ -21,7 +21,7 @@ def all_images(q, k, v, scale, mask, kv_lens, block):
     """`attention` with the blocks of all images as units of one `attend`, as blocks have them."""
     batch, heads, q_len, dim = q.shape
     out = nl.ndarray((batch, q_len, heads, dim), dtype=q.dtype, buffer=nl.shared_hbm)
-    selector = attention.shift_selector(heads, dim, q.dtype)
+    selector = attention.shift_selector(heads, q.dtype)
     source = bias_source(mask, kv_lens, None, None, scale, q_len, k.shape[2], q.dtype)
     units = []
     for image in range(batch):
