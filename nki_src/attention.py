@@ -190,13 +190,14 @@ class Attend(nl.NKIObject):
     `shift_selector` of as many heads. then: None, or an object whose `push` is called with the
     index of each unit, in order, some time after its last result has been issued. biases: None, or
     an object whose `unit` takes the index of a unit and gives its `ScoreBias`: a `ScoreBias` that
-    all share, or `BiasUnits`. It is asked once a unit, in order; two units' exist at a time.
+    all share, or `BiasUnits`. It is asked once a unit, in order; two units' exist at a time. first:
+    the `Maxima` of the first unit, if they have been issued before; they have asked for its bias.
 
     `Numerators` of a step of heads go along with `Weighted` of the step before, and all of a unit
     with `Maxima` of the next one.
     """
 
-    def __init__(self, units, scale, selector, then, biases=None):
+    def __init__(self, units, scale, selector, then, biases=None, first=None):
         self.units = units
         self.biases = biases
         self.scale = scale
@@ -205,9 +206,12 @@ class Attend(nl.NKIObject):
         self.unit = -1
         self.last = units[0][1].heads
         self.bias = None
-        self.next_bias = None if biases == None else biases.unit(0)
         # The maxima of the next unit: those that are being issued here, and those to use next.
-        self.prepared = Maxima(units[0], scale, self.next_bias)
+        self.prepared = first
+        if first == None:
+            bias = None if biases == None else biases.unit(0)
+            self.prepared = Maxima(units[0][1], units[0][2], scale, bias)
+        self.next_bias = self.prepared.bias
         self.following = None
         self.shift = None
         self.previous = None
@@ -218,7 +222,11 @@ class Attend(nl.NKIObject):
         self.total = self.prepared.steps
         self.issued = 0
         self.followed = 0
-        self.steps = self.prepared.steps
+        self.steps = 0
+        if first == None:
+            self.steps = self.prepared.steps
+        else:
+            self.position = self.prepared.steps
         for unit in units:
             heads = unit[1].heads
             step = unit[1].scores_heads(unit[2])
@@ -292,7 +300,8 @@ class Attend(nl.NKIObject):
         if following < len(self.units):
             if self.biases != None:
                 self.next_bias = self.biases.unit(following)
-            self.following = Maxima(self.units[following], self.scale, self.next_bias)
+            queries, keys = self.units[following][1], self.units[following][2]
+            self.following = Maxima(queries, keys, self.scale, self.next_bias)
             self.prepared = self.following
 
     def follow(self):
@@ -404,6 +413,8 @@ def shift_selector(heads, dtype):
 class Maxima(nl.NKIObject):
     """Row maxima of a unit: the largest score of each query, which is subtracted in the exponent.
 
+    queries, keys: `Heads` of the unit.
+
     A step reduces the scores of one tile of queries with at most 512 keys, and of as many heads as
     share a PSUM bank. The scores are not scaled yet, so for a negative scale it is the smallest
     that is wanted.
@@ -415,8 +426,7 @@ class Maxima(nl.NKIObject):
     heads h, one a slot, and goes on with as many low parts.
     """
 
-    def __init__(self, unit, scale, bias):
-        dst, queries, keys, values = unit
+    def __init__(self, queries, keys, scale, bias):
         self.bias = bias
         self.queries = queries
         self.keys = keys

@@ -12,8 +12,8 @@ For one group:
 
 1. rows -> norm1 -> columns (norm weight and bias ride on the eviction of the transpose).
    `NormColumns` has four row tiles in flight, each in another step of its norm.
-2. for a pass of heads: queries and keys as `Heads`, values as rows, straight from the projection;
-   `Attend` of attention.py interleaves the images. Output rows stay on the chip; in the last pass
+2. for a pass of heads: queries and keys as `Heads`, values as rows, straight from the projection,
+   beside the maxima of the first image; `Attend` of attention.py interleaves the images. Output rows stay on the chip; in the last pass
    `ImageColumns` turns each image to columns, images packed, while the next one is computed.
 3. for a block of tokens (all of the group if they fit): the residual stream as float32 rows;
    projection, LayerScale and residual add in place -> rows, whose norm2 -> columns follows tile by
@@ -24,7 +24,7 @@ For one group:
 import nki.isa as nisa
 import nki.language as nl
 
-from .attention import Attend, Heads
+from .attention import Attend, Heads, Maxima, Together
 from .heads import head_shape
 from .limits import (
     AS_COLUMNS,
@@ -390,6 +390,10 @@ class Attention(nl.NKIObject):
         self.keys = None
         self.values = None
         self.shape = None
+        self.biases = None
+        self.maxima = None
+        # Of queries, see `query_block`.
+        self.block = query_block(form.length, form.length, dtype_bytes(form.dtype))
 
     def weight(self, stage):
         """About the cycles of the tensor engine, or what others take instead; the factors here and
@@ -398,13 +402,13 @@ class Attention(nl.NKIObject):
         count = self.group.count
         chunks = ceil_div(self.weights["qkv_weight"].shape[0], PARTITIONS)
         if stage == 0:
-            return (0.1 if self.group.normed != None else 8.0) * count * chunks
+            return (0.1 if self.group.normed != None else 4.0) * count * chunks
         if stage == self.stages - 1 and self.following != None:
-            return 8.0 * count * chunks
+            return 4.0 * count * chunks
         part = (stage - 1) % 4
         if part < 3:
             return 1.0 * count * chunks * ceil_div(form.heads_pass * form.dim, PARTITIONS)
-        return 9.0 * count * ceil_div(form.length, PARTITIONS) * form.heads_pass / 2
+        return 5.5 * count * ceil_div(form.length, PARTITIONS) * form.heads_pass / 2
 
     def delay(self, stage):
         """Cycles of the tensor engine between two steps."""
@@ -476,8 +480,32 @@ class Attention(nl.NKIObject):
                 heads,
                 form.dim,
             )
-            return self.values
+            if not form.flight:
+                return self.values
+            return Together(self.values, self.open_maxima(first, heads))
         return self.open_attend(first, heads)
+
+    def open_maxima(self, first, heads):
+        """The maxima of the first unit, which need no values."""
+        self.biases = self.score_biases(first, heads)
+        bias = None if self.biases == None else self.biases.unit(0)
+        size = min(self.block, self.form.length)
+        self.maxima = Maxima(
+            self.queries.result.tokens(0, size),
+            self.keys.result.tokens(0, self.form.length),
+            self.form.scale,
+            bias,
+        )
+        return self.maxima
+
+    def score_biases(self, first, heads):
+        """The biases of the units for heads [first, first + heads), or None."""
+        form = self.form
+        batch = self.group.batch
+        if batch.source == None:
+            return None
+        image = batch.image + self.group.first // form.length
+        return BiasUnits(batch.source, image, first, heads, form.length, self.block)
 
     def open_attend(self, first, heads):
         """Attention of heads [first, first + heads) of all images."""
@@ -502,13 +530,12 @@ class Attention(nl.NKIObject):
             )
         rows = group.attended.rows[:, :, first * dim : (first + heads) * dim]
         rows = rows.reshape_dim(2, (heads, dim))
-        block = query_block(form.length, form.length, dtype_bytes(form.dtype))
         units = []
         for image in range(images):
             token = image * form.length
             tile = image * tiles
-            for start in range(0, form.length, block):
-                size = min(block, form.length - start)
+            for start in range(0, form.length, self.block):
+                size = min(self.block, form.length - start)
                 begin = tile + start // PARTITIONS
                 units.append(
                     (
@@ -519,14 +546,14 @@ class Attention(nl.NKIObject):
                     )
                 )
         selector = form.selectors[0] if heads == form.heads_pass else form.selectors[1]
-        then = group.attended if last and form.flight else None
-        biases = None
-        if group.batch.source != None:
-            image = group.batch.image + group.first // form.length
-            biases = BiasUnits(group.batch.source, image, first, heads, form.length, block)
-        if form.flight:
-            return Attend(units, form.scale, selector, then, biases)
-        return AttendEach(units, form.scale, selector, biases)
+        if not form.flight:
+            return AttendEach(units, form.scale, selector, self.score_biases(first, heads))
+        biases = self.biases
+        maxima = self.maxima
+        self.biases = None
+        self.maxima = None
+        then = group.attended if last else None
+        return Attend(units, form.scale, selector, then, biases, maxima)
 
 
 def open_norm(group, vectors, form):

@@ -30,7 +30,7 @@ import nki.language as nl
 from .attention import Heads
 from .limits import BANK, PARTITIONS, ceil_div, heads_per_chunk, slab_columns
 from .project import load_weight, part_of
-from .tiles import broadcast_row, contract, dtype_bytes
+from .tiles import broadcast_row, contract, dtype_bytes, inverse_root
 
 
 class HeadShape(nl.NKIObject):
@@ -220,7 +220,7 @@ class HeadRows(nl.NKIObject):
         total = nl.ndarray((count, heads), dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_reduce(dst=total, op=nl.add, data=squares, axis=2)
         deviation = nl.ndarray((count, heads), dtype=nl.float32, buffer=nl.sbuf)
-        nisa.activation(dst=deviation, op=nl.rsqrt, data=total, scale=1.0 / dim, bias=shape.eps)
+        inverse_root(deviation, total, 1.0 / dim, shape.eps)
         each = deviation.expand_dim(2).broadcast(2, dim)
         nisa.tensor_tensor(dst=rows, data1=rows, data2=each, op=nl.multiply)
         target = dst if self.norm_bias == None else rows
@@ -430,9 +430,7 @@ class FullDeviations(nl.NKIObject):
         self.row = None
         total = nl.ndarray(self.result.shape, dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_reduce(dst=total, op=nl.add, data=self.sums, axis=2)
-        nisa.activation(
-            dst=self.result, op=nl.rsqrt, data=total, scale=1.0 / self.embed, bias=self.eps
-        )
+        inverse_root(self.result, total, 1.0 / self.embed, self.eps)
         self.sums = None
 
 

@@ -29,7 +29,7 @@ import nki.isa as nisa
 import nki.language as nl
 
 from .limits import NORM_BLOCK, PARTITIONS, ceil_div
-from .tiles import broadcast_row, program_share, transpose_rows
+from .tiles import broadcast_row, inverse_root, program_share, transpose_rows
 
 # Steps after its `sum` that a tile still has in `NormColumns`.
 FLUSH = 4
@@ -213,7 +213,7 @@ def load_sum(x, residual, gate, total, first, last):
 class NormTile(nl.NKIObject):
     """dst = norm(rows) * weight + bias for one tile, in three steps that alternate between engines.
 
-    `sum` (VectorE), `spread` (ScalarE) and `scale` (VectorE). A kernel with several tiles issues
+    `sum` (VectorE), `spread` (ScalarE; GpSimd for the root) and `scale` (VectorE). A kernel with several tiles issues
     the steps of neighbours side by side, so that no engine waits for the other.
 
     dst, rows: SBUF [count, width] of any float dtype; the result is rounded once. values: float32
@@ -266,13 +266,7 @@ class NormTile(nl.NKIObject):
             self.accumulate(self.values, nl.copy, self.rows)
         else:
             self.accumulate(self.dst, nl.square, self.values)
-        nisa.activation(
-            dst=self.deviation,
-            op=nl.rsqrt,
-            data=self.variance,
-            scale=self.scaled,
-            bias=self.eps,
-        )
+        inverse_root(self.deviation, self.variance, self.scaled, self.eps)
 
     def accumulate(self, dst, op, data):
         """dst = op(data + minus_mean), and its row sums in `total`."""
