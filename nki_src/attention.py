@@ -36,8 +36,8 @@ Each image has tiles of its own, also where it is a window of 49 tokens that wou
 
 Tensor engine cycles a head for S queries and keys: about 2 S / packed (maxima, scores) and S / 4
 (shift) a tile of 128 keys plus (d + 1) a tile pair, and with a bias 2 S more a tile of keys, twice
-that where 1 / scale needs two identities. ScalarE evicts S^2 / 128 numerators a head, VectorE reduces
-as many scores. SBUF: `limits.attention_bytes`.
+that where 1 / scale needs two identities. ScalarE evicts S^2 / 128 numerators a head, VectorE
+reduces as many scores. SBUF: `limits.attention_bytes`.
 """
 
 import nki

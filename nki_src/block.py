@@ -13,8 +13,9 @@ For one group:
 1. rows -> norm1 -> columns (norm weight and bias ride on the eviction of the transpose).
    `NormColumns` has four row tiles in flight, each in another step of its norm.
 2. for a pass of heads: queries and keys as `Heads`, values as rows, straight from the projection,
-   beside the maxima of the first image; `Attend` of attention.py interleaves the images. Output rows stay on the chip; in the last pass
-   `ImageColumns` turns each image to columns, images packed, while the next one is computed.
+   beside the maxima of the first image; `Attend` of attention.py interleaves the images. Output
+   rows stay on the chip; in the last pass `ImageColumns` turns each image to columns, images
+   packed, while the next one is computed.
 3. for a block of tokens (all of the group if they fit): the residual stream as float32 rows;
    projection, LayerScale and residual add in place -> rows, whose norm2 -> columns follows tile by
    tile; the MLP with its residual add -> rows in the dtype of x. The bias of each waits in the

@@ -12,7 +12,7 @@ For one tile of at most 128 tokens of an image (`HeadRows`):
    moving -> PSUM rows [tokens, heads, d]. The bias is one more row of the contraction, against a
    row of ones, which leaves the eviction as float32 to ScalarE: VectorE is the busier one.
 2. Norm of each head ("layer" or "rms"): sums by VectorE over a [tokens, heads, d] view, squares and
-   the parameters on GpSimd, the inverse deviation on ScalarE. Or of all heads together ("rms"):
+   the parameters on GpSimd, as is the inverse root. Or of all heads together ("rms"):
    `FullDeviations` makes the deviations once a group, because a pass need not have all heads.
 3. RoPE: x * cos on VectorE, turned(x) * sin on GpSimd, their sum rounds to the operand dtype. The
    turned values are a strided view. The table of sines has the signs of turned(x) put in when it

@@ -31,8 +31,9 @@ SLAB_BYTES = 36 * 1024
 
 # A slab arrives in transfers of about this size: the products of the first part need not wait for
 # the rest, and the issue of a transfer (0.6 us, Trainium2 architecture guide, DGE) stays hidden
-# behind the transfer before it. Our choice.
-WEIGHT_PART = 6 * 1024
+# behind the transfer before it. At 9 KiB its rows have 1 KiB or more for widths up to 1152. Our
+# choice.
+WEIGHT_PART = 9 * 1024
 
 # Parts of the next slab that arrive while a slab is in use. Our choice.
 RING_AHEAD = 2
@@ -56,7 +57,7 @@ OVERLAP_SLACK = 1.05
 # Instructions that a launch may unroll; above, layers and then images become loops on the device.
 # The encoder of ViT-B/16 takes about 110,000 at batch 16. Our choice: the compiler's time grows
 # with it, and each iteration of a loop begins with loads that nothing hides.
-INSTRUCTIONS_MAX = 131072
+INSTRUCTIONS_MAX = 160 * 1024
 
 # A bias or mask of attention is loaded for as many heads at a time as this holds. Our choice.
 BIAS_STAGE = 16 * 1024

@@ -213,8 +213,9 @@ def load_sum(x, residual, gate, total, first, last):
 class NormTile(nl.NKIObject):
     """dst = norm(rows) * weight + bias for one tile, in three steps that alternate between engines.
 
-    `sum` (VectorE), `spread` (ScalarE; GpSimd for the root) and `scale` (VectorE). A kernel with several tiles issues
-    the steps of neighbours side by side, so that no engine waits for the other.
+    `sum` (VectorE), `spread` (ScalarE; GpSimd for the root) and `scale` (VectorE). A kernel with
+    several tiles issues the steps of neighbours side by side, so that no engine waits for the
+    other.
 
     dst, rows: SBUF [count, width] of any float dtype; the result is rounded once. values: float32
     rows of the same shape for the centred input of a LayerNorm; `rows` itself if they may be

@@ -37,7 +37,7 @@ def vit_encoder(
 
     Between two blocks the tokens stay on the chip while they fit there, and the weights of a block
     are loaded beside the work of the one before. A launch unrolls at most
-    `limits.INSTRUCTIONS_MAX` (131072) instructions; a deeper encoder or a larger batch runs as
+    `limits.INSTRUCTIONS_MAX` (163840) instructions; a deeper encoder or a larger batch runs as
     loops on the device, over the blocks and then over the images, so depth and batch have no
     limit of their own.
 
