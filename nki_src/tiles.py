@@ -112,7 +112,9 @@ def inverse_root(dst, data, scale, eps):
     PSUM use, such as exp or gelu, which is then loaded again (1.3 us a load, Trainium2 architecture
     guide).
     """
-    nisa.tensor_scalar(dst=dst, data=data, op0=nl.multiply, operand0=scale, op1=nl.add, operand1=eps)
+    nisa.tensor_scalar(
+        dst=dst, data=data, op0=nl.multiply, operand0=scale, op1=nl.add, operand1=eps
+    )
     nisa.tensor_scalar(dst=dst, data=dst, op0=nl.rsqrt, operand0=0.0, engine=nisa.engine.gpsimd)
 
 

@@ -93,7 +93,7 @@ FAULTS = [
     # layer_norm and rms_norm
     Fault(
         "layer_norm", "eps forgotten", "norm.py",
-        "bias=self.eps,", "bias=0.0,", FAINT,
+        "self.scaled, self.eps)", "self.scaled, 0.0)", FAINT,
     ),
     Fault(
         "layer_norm", "variance of a sample instead of the population", "norm.py",
@@ -132,7 +132,7 @@ FAULTS = [
     ),
     Fault(
         "rms_norm", "eps forgotten", "norm.py",
-        "bias=self.eps,", "bias=0.0,", FAINT,
+        "self.scaled, self.eps)", "self.scaled, 0.0)", FAINT,
     ),
     Fault(
         "rms_norm", "mean subtracted", "norm.py",
@@ -618,7 +618,7 @@ FAULTS = [
     Fault(
         "vit_encoder", "ring of weights where the last iteration left it", "encoder.py",
         "            form.ring.next = 0\n", "            pass\n",
-        dict(BLOCK, layers=4, width=768, heads=4, hidden=3072), "bf16", loops=True,
+        dict(BLOCK, layers=4, width=768, heads=4, hidden=2304), "bf16", loops=True,
     ),
     Fault(
         "vit_encoder", "mask of the first images for all chunks", "encoder.py",
@@ -708,7 +708,7 @@ FAULTS = [
     ),
     Fault(
         "vit_block", "eps of the head norms forgotten", "heads.py",
-        "scale=1.0 / dim, bias=shape.eps)", "scale=1.0 / dim, bias=0.0)", NORMED,
+        "1.0 / dim, shape.eps)", "1.0 / dim, 0.0)", NORMED,
     ),
     Fault(
         "vit_block", "mean of the head norms kept", "heads.py",
@@ -740,7 +740,7 @@ FAULTS = [
     ),
     Fault(
         "vit_block", "mean over one head instead of all", "heads.py",
-        "scale=1.0 / self.embed,", "scale=3.0 / self.embed,",
+        "total, 1.0 / self.embed,", "total, 3.0 / self.embed,",
         dict(NORMED, qk_norm="rms", full=True), "bf16",
     ),
     Fault(
@@ -755,7 +755,7 @@ FAULTS = [
     ),
     Fault(
         "vit_block", "key lengths of the first image for all", "block.py",
-        "BiasUnits(group.batch.source, image,", "BiasUnits(group.batch.source, 0,",
+        "BiasUnits(batch.source, image,", "BiasUnits(batch.source, 0,",
         dict(BLOCK, tokens=600, lens=(600, 5)), "bf16",
     ),
     Fault(
@@ -765,8 +765,8 @@ FAULTS = [
     ),
     Fault(
         "vit_block", "mask of the first heads for all", "block.py",
-        "BiasUnits(group.batch.source, image, first, heads,",
-        "BiasUnits(group.batch.source, image, 0, heads,",
+        "BiasUnits(batch.source, image, first, heads,",
+        "BiasUnits(batch.source, image, 0, heads,",
         dict(BLOCK, heads=70, batch=1, mask="bool", axes="1HQ"), "bf16",
     ),
     Fault(
