@@ -24,7 +24,7 @@ For one group:
 import nki.isa as nisa
 import nki.language as nl
 
-from .attention import Attend, Heads
+from .attention import Attend, Heads, head_columns
 from .heads import head_shape
 from .limits import (
     AS_COLUMNS,
@@ -35,6 +35,9 @@ from .limits import (
     heads_per_chunk,
     queries_kind,
     query_block,
+    window_span,
+    window_units,
+    windows_per_tile,
 )
 from .mlp import Hidden, MlpVectors, gated_weights, plain_weights
 from .norm import FLUSH, NormColumns
@@ -457,13 +460,29 @@ class Attention(nl.NKIObject):
         if part == 0:
             low = first * form.dim
             self.queries = HeadsProjection(
-                self.columns, weight, vectors.queries, slot, low, heads, form.dim, form.rotation
+                self.columns,
+                form.length,
+                weight,
+                vectors.queries,
+                slot,
+                low,
+                heads,
+                form.dim,
+                form.rotation,
             )
             return self.queries
         if part == 1:
             low = embed + first * form.dim
             self.keys = HeadsProjection(
-                self.columns, weight, vectors.keys, slot, low, heads, form.dim, form.rotation
+                self.columns,
+                form.length,
+                weight,
+                vectors.keys,
+                slot,
+                low,
+                heads,
+                form.dim,
+                form.rotation,
             )
             return self.keys
         if part == 2:
@@ -498,13 +517,27 @@ class Attention(nl.NKIObject):
             self.columns = None
         if first == 0:
             group.attended.rows = nl.ndarray(
-                (PARTITIONS, images * tiles, form.heads * dim), dtype=form.dtype, buffer=nl.sbuf
+                (PARTITIONS, window_units(images, form.length) * tiles, form.heads * dim),
+                dtype=form.dtype,
+                buffer=nl.sbuf,
             )
         rows = group.attended.rows[:, :, first * dim : (first + heads) * dim]
         rows = rows.reshape_dim(2, (heads, dim))
         block = query_block(form.length, form.length, dtype_bytes(form.dtype))
+        shared = windows_per_tile(form.length)
         units = []
-        for image in range(images):
+        for unit in range(window_units(images, form.length) if shared > 1 else 0):
+            first_image = unit * shared
+            count = min(shared, images - first_image)
+            units.append(
+                (
+                    rows[:, unit : unit + 1, :, :],
+                    queries.images(first_image, count, form.length),
+                    keys.images(first_image, count, form.length),
+                    values[:, unit : unit + 1, :, :],
+                )
+            )
+        for image in range(images if shared == 1 else 0):
             token = image * form.length
             tile = image * tiles
             for start in range(0, form.length, block):
@@ -523,7 +556,9 @@ class Attention(nl.NKIObject):
         biases = None
         if group.batch.source != None:
             image = group.batch.image + group.first // form.length
-            biases = BiasUnits(group.batch.source, image, first, heads, form.length, block)
+            biases = BiasUnits(
+                group.batch.source, image, first, heads, form.length, block, shared, images
+            )
         if form.flight:
             return Attend(units, form.scale, selector, then, biases)
         return AttendEach(units, form.scale, selector, biases)
@@ -786,7 +821,7 @@ def residual_rows(group, first, count, bias):
 class ImageColumns(nl.NKIObject):
     """Output rows of attention, where each image starts a tile, as columns with images packed.
 
-    rows: SBUF [128, images * tiles, embed], set by who makes them; columns: [128, chunks of embed,
+    rows: SBUF [128, units * tiles, embed], set by who makes them; columns: [128, chunks of embed,
     count], for `count` tokens. A unit is a block of queries of an image; `push` turns one as soon
     as it is complete, if the columns exist from the start (`Form.flight`). `finish` returns the
     columns.
@@ -801,6 +836,7 @@ class ImageColumns(nl.NKIObject):
         self.block = query_block(form.length, form.length, dtype_bytes(form.dtype))
         self.blocks = ceil_div(form.length, self.block)
         self.tiles = ceil_div(form.length, PARTITIONS)
+        self.shared = windows_per_tile(form.length)
         self.columns = None
         if form.flight:
             self.allocate()
@@ -816,12 +852,40 @@ class ImageColumns(nl.NKIObject):
         """The columns, when attention is over: turns all units unless each has been pushed."""
         if self.columns == None:
             self.allocate()
-            for unit in range(self.count // self.length * self.blocks):
+            for unit in range(self.units()):
                 self.push(unit)
         return self.columns
 
+    def units(self):
+        """Units of the group."""
+        return window_units(self.count // self.length, self.length) * self.blocks
+
     def push(self, unit):
         """Unit `unit` of the group is complete."""
+        if self.shared > 1:
+            self.turn_windows(unit)
+        else:
+            self.turn(unit)
+        if unit == self.units() - 1:
+            self.rows = None
+
+    def turn_windows(self, unit):
+        """The images that share a tile."""
+        first = unit * self.shared
+        count = min(self.shared, self.count // self.length - first)
+        low = first * self.length
+        if count == 1:
+            columns = self.columns[:, :, low : low + self.length]
+            transpose_rows(columns, self.rows[0 : self.length, unit, :], None, None)
+            return
+        span = window_span(self.length)
+        columns = self.columns[:, :, low : low + count * self.length]
+        transpose_windows(
+            columns.reshape_dim(2, (count, self.length)), self.rows[0 : count * span, unit, :], span
+        )
+
+    def turn(self, unit):
+        """A block of queries."""
         image = unit // self.blocks
         start = unit % self.blocks * self.block
         for low in range(start, min(start + self.block, self.length), PARTITIONS):
@@ -831,35 +895,47 @@ class ImageColumns(nl.NKIObject):
             transpose_rows(
                 self.columns[:, :, token : token + size], self.rows[0:size, tile, :], None, None
             )
-        if unit == self.count // self.length * self.blocks - 1:
-            self.rows = None
+
+
+def transpose_windows(dst, rows, span):
+    """columns dst [128, chunks, images, length] = rows^T, rows SBUF [images * span, width]."""
+    _, _, count, length = dst.shape
+    width = rows.shape[1]
+    for chunk in range(ceil_div(width, PARTITIONS)):
+        first = chunk * PARTITIONS
+        size = min(PARTITIONS, width - first)
+        psum = nl.ndarray((size, count, span), dtype=rows.dtype, buffer=nl.psum)
+        nisa.nc_transpose(dst=psum, data=rows[:, first : first + size])
+        nisa.tensor_copy(
+            dst=dst[0:size, chunk, :, :], src=psum[:, :, 0:length], engine=nisa.engine.scalar
+        )
 
 
 class HeadsProjection(nl.NKIObject):
     """`Heads` of queries or keys, in `result`, from weight columns [first, first + heads * d).
 
-    columns: SBUF [128, chunks of width, tokens]; weight: HBM [width, features]; bias: the columns
+    columns: SBUF [128, chunks of width, tokens]; length: tokens of an image; weight: HBM [width,
+    features]; bias: the columns
     of `AttentionVectors`, from `base` on those of these heads, or None; rotation: `Rotation` or
     None. A step is one slot of heads for up to WIDE tokens, or the rotation of the slot before,
     which has left PSUM by then.
     """
 
-    def __init__(self, columns, weight, bias, base, first, heads, dim, rotation):
+    def __init__(self, columns, length, weight, bias, base, first, heads, dim, rotation):
         width = weight.shape[0]
         total = columns.shape[2]
         self.columns = columns
         self.width = width
         self.packed = min(heads, heads_per_chunk(dim))
         self.count = heads
-        self.result = Heads(
-            nl.ndarray(
-                (self.packed * dim, ceil_div(heads, self.packed), total),
-                dtype=columns.dtype,
-                buffer=nl.sbuf,
-            ),
-            heads,
-            dim,
+        target = head_columns(
+            self.packed * dim,
+            ceil_div(heads, self.packed),
+            total // length,
+            length,
+            columns.dtype,
         )
+        self.result = Heads(target, heads, dim)
         self.bias = bias
         self.base = base
         self.slab = load_weight(weight, "in_out", width, first, heads * dim)
@@ -883,7 +959,7 @@ class HeadsProjection(nl.NKIObject):
         stop = min(start + self.packed, self.count)
         size = (stop - start) * dim
         if low == None:
-            self.rotation.apply(self.result.columns[0:size, slot, :])
+            self.rotation.apply(self.result.columns[0:size, slot, 0 : self.columns.shape[2]])
         else:
             self.project(slot, low, start, stop)
         if index == self.steps - 1:
@@ -918,7 +994,7 @@ class HeadsProjection(nl.NKIObject):
 
 
 class ValuesProjection(nl.NKIObject):
-    """Values of every image, in `values`, as rows [128, images * tiles, heads, d + 1], the last
+    """Values of every image, in `values`, as rows [128, units * tiles, heads, d + 1], the last
     column ones.
 
     Arguments as `HeadsProjection`; length: tokens of an image; bias: broadcast row of these heads
@@ -933,9 +1009,12 @@ class ValuesProjection(nl.NKIObject):
         self.dim = dim
         self.count = heads
         self.tiles = ceil_div(length, PARTITIONS)
-        tiles = columns.shape[2] // length * self.tiles
+        images = columns.shape[2] // length
+        tiles = images * self.tiles
+        self.windows = windows_per_tile(length)
+        rows = window_units(images, length) * self.tiles
         self.values = nl.ndarray(
-            (PARTITIONS, tiles, heads, dim + 1), dtype=columns.dtype, buffer=nl.sbuf
+            (PARTITIONS, rows, heads, dim + 1), dtype=columns.dtype, buffer=nl.sbuf
         )
         nisa.memset(dst=self.values[:, :, :, dim : dim + 1], value=1.0, engine=nisa.engine.gpsimd)
         self.bias = bias
@@ -964,6 +1043,8 @@ class ValuesProjection(nl.NKIObject):
         part = part_of(self.bias, size, start * dim, stop * dim)
         if part != None:
             part = part.reshape_dim(1, (stop - start, dim))
-        finish_rows(self.values[0:size, tile, start:stop, 0:dim], psum, part, None, None)
+        base = tile % self.windows * window_span(self.length) if self.windows > 1 else 0
+        target = self.values[base : base + size, tile // self.windows, start:stop, 0:dim]
+        finish_rows(target, psum, part, None, None)
         if index == self.steps - 1:
             self.slab = None
