@@ -515,21 +515,23 @@ class Maxima(nl.NKIObject):
         partial = self.partial[tile]
         count = partial.shape[0]
         psum = nl.ndarray((count, last - first, high - low), dtype=nl.float32, buffer=nl.psum)
-        for window in range(queries.windows - 1, -1, -1):
-            reach = queries.reach(window, count)
-            for head in range(first, last):
-                position, size = row_tile(queries.packed, queries.dim, head)
-                nisa.nc_matmul(
-                    dst=psum[0:reach, head - first, :],
-                    stationary=queries.stationary(head, window, tile * PARTITIONS, count),
-                    moving=self.keys.head(head, window)[:, low:high],
-                    accumulate=False,
-                    tile_position=position,
-                    tile_size=size,
-                )
+        for part in staggered(first, last, queries.windows):
+            for start, stop, window in part:
+                reach = queries.reach(window, count)
+                for head in range(start, stop):
+                    position, size = row_tile(queries.packed, queries.dim, head)
+                    nisa.nc_matmul(
+                        dst=psum[0:reach, head - first, :],
+                        stationary=queries.stationary(head, window, tile * PARTITIONS, count),
+                        moving=self.keys.head(head, window)[:, low:high],
+                        accumulate=False,
+                        tile_position=position,
+                        tile_size=size,
+                    )
             if self.bias != None:
-                for head in range(first, last):
-                    self.bias.add_rows(psum[0:reach, head - first, :], head, tile, low, window)
+                for start, stop, window in part:
+                    target = psum[0 : queries.reach(window, count), start - first : stop - first, :]
+                    self.bias.add_rows(target, start, tile, low, window)
         nisa.tensor_reduce(dst=partial[:, first:last, block], op=self.extreme, data=psum, axis=2)
 
     def largest(self, tile):
@@ -630,25 +632,29 @@ class Numerators(nl.NKIObject):
         rows = self.keys.reach(self.keys.windows - 1, count)
         psum = nl.ndarray((rows, stop - start, queries.length()), dtype=nl.float32, buffer=nl.psum)
         self.open.append((start, psum))
-        for window in range(queries.windows - 1, -1, -1):
-            reach = self.keys.reach(window, count)
-            for head in range(start, stop):
-                position, size = row_tile(queries.packed, queries.dim, head)
-                nisa.nc_matmul(
-                    dst=psum[0:reach, head - start, :],
-                    stationary=self.keys.stationary(head, window, low, count),
-                    moving=queries.head(head, window),
-                    accumulate=False,
-                    tile_position=position,
-                    tile_size=size,
-                )
+        for part in staggered(start, stop, queries.windows):
+            for first, last, window in part:
+                reach = self.keys.reach(window, count)
+                for head in range(first, last):
+                    position, size = row_tile(queries.packed, queries.dim, head)
+                    nisa.nc_matmul(
+                        dst=psum[0:reach, head - start, :],
+                        stationary=self.keys.stationary(head, window, low, count),
+                        moving=queries.head(head, window),
+                        accumulate=False,
+                        tile_position=position,
+                        tile_size=size,
+                    )
             if self.bias != None:
-                for head in range(start, stop):
+                for head, window in by_turns(part):
+                    reach = self.keys.reach(window, count)
                     self.bias.add_columns(psum[0:reach, head - start, :], head, low, window)
-            if window > 0:
+            for first, last, window in part:
                 # Complete before the next image overwrites its rows.
-                for head in range(start, stop):
-                    self.subtract(psum[0:reach, head - start, :], head, window)
+                if window > 0:
+                    reach = self.keys.reach(window, count)
+                    for head in range(first, last):
+                        self.subtract(psum[0:reach, head - start, :], head, window)
         if group % 2 == 1 or group == self.groups - 1:
             self.finish(tile)
 
@@ -772,29 +778,50 @@ class Weighted(nl.NKIObject):
         products differ, so that the tensor engine works on them side by side."""
         span = self.queries.span
         numerators = self.numerators[:, 0, :, :].flatten_dims(1, 2)
-        for head, window in staggered(start, stop, self.queries.windows):
-            base = window * span
-            low = (head - self.first) * self.q_len
-            columns = numerators[base : base + self.k_len, low : low + span]
-            nisa.nc_matmul(
-                dst=psum[0 : base + span, head - start, :],
-                stationary=columns.expand_dim(1).broadcast(1, window + 1),
-                moving=self.values[base : base + self.k_len, 0, head, :],
-                accumulate=False,
-                tile_position=(base, 0),
-                tile_size=(span, PARTITIONS),
-            )
+        for part in staggered(start, stop, self.queries.windows):
+            for head, window in by_turns(part):
+                base = window * span
+                low = (head - self.first) * self.q_len
+                columns = numerators[base : base + self.k_len, low : low + span]
+                nisa.nc_matmul(
+                    dst=psum[0 : base + span, head - start, :],
+                    stationary=columns.expand_dim(1).broadcast(1, window + 1),
+                    moving=self.values[base : base + self.k_len, 0, head, :],
+                    accumulate=False,
+                    tile_position=(base, 0),
+                    tile_size=(span, PARTITIONS),
+                )
 
 
 def staggered(start, stop, windows):
-    """(head, window) of heads [start, stop), the windows of each in descending order, such that
-    those of neighbours differ."""
-    pairs = []
-    for late in range(stop - start + windows - 1):
+    """Lists of (first head, last, window), which together are heads [start, stop) of all images of
+    a tile, the later images of some heads before the earlier ones. What is in one list is of other
+    heads and images each, so the tensor engine works on it side by side."""
+    if windows == 1:
+        return [[(start, stop, 0)]]
+    steps = ceil_div(stop - start, SHIFT_TILES)
+    parts = []
+    for late in range(steps + windows - 1):
+        part = []
         for window in range(windows - 1, -1, -1):
-            head = start + late - (windows - 1 - window)
-            if start <= head and head < stop:
-                pairs.append((head, window))
+            step = late - (windows - 1 - window)
+            if step >= 0 and step < steps:
+                first = start + step * SHIFT_TILES
+                part.append((first, min(first + SHIFT_TILES, stop), window))
+        parts.append(part)
+    return parts
+
+
+def by_turns(part):
+    """(head, window) of a list of `staggered`, a head of each window by turns."""
+    pairs = []
+    most = 0
+    for first, last, _ in part:
+        most = max(most, last - first)
+    for index in range(most):
+        for first, last, window in part:
+            if first + index < last:
+                pairs.append((first + index, window))
     return pairs
 
 

@@ -139,31 +139,37 @@ class ScoreBias(nl.NKIObject):
         """SBUF [128, keys] of one head and tile of queries."""
         return self.tiles[tile][:, 0 if self.shared else head, :]
 
-    def add_rows(self, dst, head, tile, low, window):
-        """PSUM dst [queries of the tile, keys from low on] += the bias."""
+    def add_rows(self, dst, first, tile, low, window):
+        """PSUM dst [queries of the tile, heads from first on, keys from low on] += the bias."""
         if self.span > 0:
-            self.add_window_rows(dst, head, window)
+            self.add_window_rows(dst, first, window)
             return
-        queries, keys = dst.shape
-        rows = self.rows(head, tile)
-        for identity in self.scaling.identities:
-            nisa.nc_matmul(
-                dst=dst,
-                stationary=identity[0:queries, 0:queries],
-                moving=rows[0:queries, low : low + keys],
-                accumulate=True,
-            )
+        queries, heads, keys = dst.shape
+        for head in range(heads):
+            rows = self.rows(first + head, tile)
+            for identity in self.scaling.identities:
+                nisa.nc_matmul(
+                    dst=dst[:, head, :],
+                    stationary=identity[0:queries, 0:queries],
+                    moving=rows[0:queries, low : low + keys],
+                    accumulate=True,
+                )
 
-    def add_window_rows(self, dst, head, window):
-        """PSUM dst [queries of all images up to `window`, keys] += the bias of that image."""
+    def add_window_rows(self, dst, first, window):
+        """PSUM dst [queries of all images up to `window`, heads, keys] += the bias of that image.
+        """
+        reach, heads, keys = dst.shape
         base = window * self.span
-        last = base + dst.shape[1]
-        rows = self.rows(head, 0)
+        last = base + keys
+        if self.shared:
+            rows = self.tiles[0][base:last, 0, :].expand_dim(1).broadcast(1, heads)
+        else:
+            rows = self.tiles[0][base:last, first : first + heads, :]
         for identity in self.scaling.identities:
             nisa.nc_matmul(
                 dst=dst,
-                stationary=identity[base:last, 0 : dst.shape[0]],
-                moving=rows[base:last, :],
+                stationary=identity[base:last, 0:reach],
+                moving=rows,
                 accumulate=True,
                 tile_position=(base, 0),
                 tile_size=(self.span, PARTITIONS),
