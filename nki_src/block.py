@@ -556,8 +556,9 @@ class Attention(nl.NKIObject):
         biases = None
         if group.batch.source != None:
             image = group.batch.image + group.first // form.length
+            windows = min(shared, images)
             biases = BiasUnits(
-                group.batch.source, image, first, heads, form.length, block, shared, images
+                group.batch.source, image, first, heads, form.length, block, windows, images
             )
         if form.flight:
             return Attend(units, form.scale, selector, then, biases)

@@ -102,7 +102,8 @@ class HeadRows(nl.NKIObject):
         self.tiles = ceil_div(length, PARTITIONS)
         self.steps = self.images * self.tiles + 3
         packed = min(heads, heads_per_chunk(dim))
-        target = head_columns(packed * dim, ceil_div(heads, packed), self.images, length, self.dtype)
+        slots = ceil_div(heads, packed)
+        target = head_columns(packed * dim, slots, self.images, length, self.dtype)
         self.result = Heads(target, heads, dim)
         self.slab = load_weight(weight, "in_out", self.width, which * embed + first, heads * dim)
         self.bias = None

@@ -22,7 +22,16 @@ when it is compiled. SBUF: `limits.bias_bytes`.
 import nki.isa as nisa
 import nki.language as nl
 
-from .limits import BANK, BIAS_STAGE, PARTITIONS, bias_fill, bias_scale_fits, ceil_div, window_span
+from .limits import (
+    BANK,
+    BIAS_STAGE,
+    PARTITIONS,
+    bias_fill,
+    bias_scale_fits,
+    ceil_div,
+    window_span,
+    windows_per_tile,
+)
 
 # Tiles of a mask hold 0 or minus this. A power of two that float16 holds; the identity brings it to
 # the size of the fill. Our choice.
@@ -241,9 +250,7 @@ class BiasUnits(nl.NKIObject):
         if self.windows > 1:
             past = index * self.windows
             windows = min(self.windows, self.images - past)
-            if windows > 1:
-                return self.source.windows(self.image + past, windows, self.first, self.count)
-            return self.source.unit(self.image + past, self.first, self.count, 0, self.q_len)
+            return self.source.windows(self.image + past, windows, self.first, self.count)
         start = index % self.blocks * self.block
         size = min(self.block, self.q_len - start)
         image = self.image + index // self.blocks
@@ -296,23 +303,32 @@ class DenseBias(nl.NKIObject):
         return self.bias
 
     def windows(self, image, count, first, heads):
-        """The bias of `count` whole images that share a tile, for heads [first, first + heads)."""
+        """The bias of `count` whole images that share a tile, for heads [first, first + heads).
+
+        Of what all images share there is as much as for a full tile, so that all units have it.
+        """
         mask = self.mask
         k_len = mask.shape[3]
-        here = image if mask.shape[0] > 1 else 0
+        span = window_span(k_len)
+        here = 0
+        made = windows_per_tile(k_len)
+        if mask.shape[0] > 1:
+            here = image
+            made = count
         low = first if mask.shape[1] > 1 else 0
         high = first + heads if mask.shape[1] > 1 else 1
-        key = (here, low, high, -1, count)
+        key = (here, low, high, made)
         if self.key != key:
             self.key = key
             self.bias = None
-            span = window_span(k_len)
             tile = window_tile(high - low, k_len, self.dtype)
-            for window in range(count):
+            for window in range(made):
                 each = here + window if mask.shape[0] > 1 else 0
                 base = window * span
                 self.load(tile[base : base + k_len, 0 : high - low, :], each, low, high, 0)
-            self.bias = ScoreBias([tile], self.scaling, high - low == 1, span)
+            self.bias = ScoreBias([tile], self.scaling, mask.shape[1] == 1, span)
+        if count == 1:
+            return ScoreBias(self.bias.tiles, self.scaling, mask.shape[1] == 1)
         return self.bias
 
     def tile(self, image, low, high, token, rows):
@@ -397,7 +413,7 @@ class LengthBias(nl.NKIObject):
                 length[rows, :],
                 self.scaling.fill,
             )
-        return ScoreBias([tile], self.scaling, True, span)
+        return ScoreBias([tile], self.scaling, True, span if count > 1 else 0)
 
 
 class SegmentBias(nl.NKIObject):
