@@ -32,12 +32,20 @@ dtype (scores before scaling up to 1e8 in float16). A query that is NaN or infin
 position NaN, and such a key every position, not only in its own head h but in all heads of the pass
 with the same h % SHIFT_TILES.
 
-Each image has tiles of its own, also where it is a window of 49 tokens that would share one.
+Short images share a tile in the block kernels (block.py), two of up to 64 tokens, four of up to 32
+(`limits.windows_per_tile`): one after the other in the columns of `Heads`, on the partitions
+each begins a span of 64 or 32 (what is behind its tokens there means nothing), and the free axis of
+the scores has the tokens of one image. So nothing is masked, VectorE and ScalarE work on all of
+them at once, and no image meets values of another, finite or not. The results of a product begin at
+partition 0, whatever its image: a later image's stationary operand has columns for the images in
+front as well, whose results the products of these, issued later, overwrite (`Heads.stationary`,
+`staggered`). Each image is, to the bit, what it is alone. In `attention` itself each has tiles of
+its own.
 
 Tensor engine cycles a head for S queries and keys: about 2 S / packed (maxima, scores) and S / 4
 (shift) a tile of 128 keys plus (d + 1) a tile pair, and with a bias 2 S more a tile of keys, twice
-that where 1 / scale needs two identities. ScalarE evicts S^2 / 128 numerators a head, VectorE reduces
-as many scores. SBUF: `limits.attention_bytes`.
+that where 1 / scale needs two identities. ScalarE evicts S^2 / 128 numerators a head, VectorE
+reduces as many scores. SBUF: `limits.attention_bytes`.
 """
 
 import nki
@@ -184,7 +192,8 @@ def attend(units, scale, selector, biases=None):
 
 
 class Attend(nl.NKIObject):
-    """Attention of some units: an image each, or a block of its queries that fits a PSUM bank.
+    """Attention of some units: an image each, or a block of its queries that fits a PSUM bank, or
+    images that share a tile.
 
     units: list of (dst, queries, keys, values). dst: SBUF rows [128, query tiles, heads, d];
     queries, keys: `Heads` of Sq <= 512 and Sk tokens; values: rows [128, key tiles, heads, d + 1]
@@ -400,9 +409,7 @@ def head_columns(values, slots, images, length, dtype):
     spare = spare_tokens(images, length)
     columns = nl.ndarray((values, slots, total + spare), dtype=dtype, buffer=nl.sbuf)
     if spare > 0:
-        nisa.memset(
-            dst=columns[:, :, total : total + spare], value=0.0, engine=nisa.engine.gpsimd
-        )
+        nisa.memset(dst=columns[:, :, total : total + spare], value=0.0, engine=nisa.engine.gpsimd)
     return columns
 
 
@@ -454,7 +461,8 @@ class Maxima(nl.NKIObject):
 
     A step reduces the scores of one tile of queries with at most 512 keys, and of as many heads as
     share a PSUM bank. The scores are not scaled yet, so for a negative scale it is the smallest
-    that is wanted.
+    that is wanted. Of images that share a tile each has its rows, and the rest of its span is the
+    score of something else.
 
     bias: the `ScoreBias` of the unit, or None.
     partial: for each tile of queries, SBUF float32 [queries, slots * SHIFT_TILES, blocks of keys];

@@ -13,8 +13,9 @@ For one group:
 1. rows -> norm1 -> columns (norm weight and bias ride on the eviction of the transpose).
    `NormColumns` has four row tiles in flight, each in another step of its norm.
 2. for a pass of heads: queries and keys as `Heads`, values as rows, straight from the projection;
-   `Attend` of attention.py interleaves the images. Output rows stay on the chip; in the last pass
-   `ImageColumns` turns each image to columns, images packed, while the next one is computed.
+   `Attend` of attention.py interleaves the images, of which short ones share a tile. Output rows
+   stay on the chip; in the last pass `ImageColumns` turns each image to columns, images packed,
+   while the next one is computed.
 3. for a block of tokens (all of the group if they fit): the residual stream as float32 rows;
    projection, LayerScale and residual add in place -> rows, whose norm2 -> columns follows tile by
    tile; the MLP with its residual add -> rows in the dtype of x. The bias of each waits in the
@@ -820,12 +821,13 @@ def residual_rows(group, first, count, bias):
 
 
 class ImageColumns(nl.NKIObject):
-    """Output rows of attention, where each image starts a tile, as columns with images packed.
+    """Output rows of attention, where each image starts a tile or its span of one that it shares,
+    as columns with images packed.
 
     rows: SBUF [128, units * tiles, embed], set by who makes them; columns: [128, chunks of embed,
-    count], for `count` tokens. A unit is a block of queries of an image; `push` turns one as soon
-    as it is complete, if the columns exist from the start (`Form.flight`). `finish` returns the
-    columns.
+    count], for `count` tokens. A unit is a block of queries of an image, or all images of a tile;
+    `push` turns one as soon as it is complete, if the columns exist from the start (`Form.flight`).
+    `finish` returns the columns.
     """
 
     def __init__(self, count, form):
@@ -996,7 +998,7 @@ class HeadsProjection(nl.NKIObject):
 
 class ValuesProjection(nl.NKIObject):
     """Values of every image, in `values`, as rows [128, units * tiles, heads, d + 1], the last
-    column ones.
+    column ones; images that share a tile each begin a span of it (attention.py).
 
     Arguments as `HeadsProjection`; length: tokens of an image; bias: broadcast row of these heads
     or None. A step is a tile of tokens and as

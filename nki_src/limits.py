@@ -336,7 +336,7 @@ def bias_bytes(bias_heads, q_len, k_len, item, shared=False):
 
 
 def value_bytes(heads, length, head_dim, item):
-    """Value rows of one image with the column of ones."""
+    """Value rows of one image, or those that share a tile, with the column of ones."""
     return ceil_div(length, PARTITIONS) * heads * (head_dim + 1) * item
 
 

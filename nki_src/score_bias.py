@@ -14,6 +14,9 @@ below a bound, half of the fill, is taken for fully masked: its maximum is the b
 its exponentials are 0, and so is its result. An additive bias masks a key where it is at most minus
 half of `limits.bias_fill`; below minus the fill, minus infinity included, it counts as the fill.
 
+Of images that share a tile each has the rows of its span (attention.py), and its bias is added by a
+row tile of the tensor engine of these rows alone.
+
 GpSimd, which has little else to do, makes the tiles of a bias, ScalarE those of a mask, and VectorE
 the few of lengths and segments. These are read when the kernel runs; only their number is known
 when it is compiled. SBUF: `limits.bias_bytes`.
@@ -165,8 +168,7 @@ class ScoreBias(nl.NKIObject):
                 )
 
     def add_window_rows(self, dst, first, window):
-        """PSUM dst [queries of all images up to `window`, heads, keys] += the bias of that image.
-        """
+        """PSUM dst [queries of all images up to `window`, heads, keys] += the bias of that one."""
         reach, heads, keys = dst.shape
         base = window * self.span
         last = base + keys

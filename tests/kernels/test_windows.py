@@ -59,7 +59,9 @@ def test_images_that_share_tiles_are_as_alone(name, dtype, dim, tokens, batch, m
 @pytest.mark.parametrize("name", OPTIONS)
 @pytest.mark.parametrize("programs", [1, 2])
 @pytest.mark.parametrize("most", [1, 10**9])
-@pytest.mark.parametrize("plan", [(3, 5, 256, True, 2), (2, 5, 128, True, 1), (2, 4, 128, False, 0)])
+@pytest.mark.parametrize(
+    "plan", [(3, 5, 256, True, 2), (2, 5, 128, True, 1), (2, 4, 128, False, 0)]
+)
 def test_an_encoder_of_images_that_share_tiles(name, programs, most, plan, monkeypatch):
     """Whatever the groups, unrolled and as loops on the device, in one program and in two."""
     arguments = build("vit_encoder", torch.bfloat16, 49, 7, layers=2, **OPTIONS[name])

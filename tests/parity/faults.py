@@ -560,12 +560,12 @@ FAULTS = [
     Fault(
         "vit_block", "keys of the first image for all", "block.py",
         "keys.tokens(token, token + form.length)", "keys.tokens(0, form.length)",
-        dict(BLOCK, batch=3), "bf16",
+        dict(BLOCK, tokens=65, batch=3), "bf16",
     ),
     Fault(
         "vit_block", "last key ignored", "block.py",
         "keys.tokens(token, token + form.length)", "keys.tokens(token, token + form.length - 1)",
-        dict(BLOCK, tokens=50), "bf16",
+        dict(BLOCK, tokens=65), "bf16",
     ),
     Fault(
         "vit_block", "attention scale forgotten", "block.py",
