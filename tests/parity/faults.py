@@ -401,7 +401,7 @@ FAULTS = [
     ),
     Fault(
         "attention", "bias left out of the maxima", "attention.py",
-        "self.bias.add_rows(psum[:, head - first, :], head, tile, low)", "pass",
+        "self.bias.add_rows(target, start, tile, low, window)", "pass",
         dict(BIASED, mask="huge"),
     ),
     Fault(
@@ -411,7 +411,7 @@ FAULTS = [
     ),
     Fault(
         "attention", "bias of the first head for all", "score_bias.py",
-        "0 if shared else head, :]", "0, :]", BIASED, "bf16",
+        "0 if self.shared else head, :]", "0, :]", BIASED, "bf16",
     ),
     Fault(
         "attention", "bias of the first image for all", "score_bias.py",
