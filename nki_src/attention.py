@@ -32,7 +32,15 @@ dtype (scores before scaling up to 1e8 in float16). A query that is NaN or infin
 position NaN, and such a key every position, not only in its own head h but in all heads of the pass
 with the same h % SHIFT_TILES.
 
-Each image has tiles of its own, also where it is a window of 49 tokens that would share one.
+Short images share a tile in the block kernels (block.py), two of up to 64 tokens, four of up to 32
+(`limits.windows_per_tile`): one after the other in the columns of `Heads`, on the partitions
+each begins a span of 64 or 32 (what is behind its tokens there means nothing), and the free axis of
+the scores has the tokens of one image. So nothing is masked, VectorE and ScalarE work on all of
+them at once, and no image meets values of another, finite or not. The results of a product begin at
+partition 0, whatever its image: a later image's stationary operand has columns for the images in
+front as well, whose results the products of these, issued later, overwrite (`Heads.stationary`,
+`staggered`). Each image is, to the bit, what it is alone. In `attention` itself each has tiles of
+its own.
 
 Tensor engine cycles a head for S queries and keys: about 2 S / packed (maxima, scores) and S / 4
 (shift) a tile of 128 keys plus (d + 1) a tile pair, and with a bias 2 S more a tile of keys, twice
@@ -53,6 +61,8 @@ from .limits import (
     heads_per_chunk,
     query_block,
     scores_heads,
+    spare_tokens,
+    window_span,
 )
 from .score_bias import bias_source
 from .tiles import available_bytes, dtype_bytes, program_share
@@ -182,7 +192,8 @@ def attend(units, scale, selector, biases=None):
 
 
 class Attend(nl.NKIObject):
-    """Attention of some units: an image each, or a block of its queries that fits a PSUM bank.
+    """Attention of some units: an image each, or a block of its queries that fits a PSUM bank, or
+    images that share a tile.
 
     units: list of (dst, queries, keys, values). dst: SBUF rows [128, query tiles, heads, d];
     queries, keys: `Heads` of Sq <= 512 and Sk tokens; values: rows [128, key tiles, heads, d + 1]
@@ -340,31 +351,75 @@ class Heads(nl.NKIObject):
     columns: SBUF [packed * d, slots, tokens]; head h is at partitions (h % packed) * d and slot
     h // packed. Heads on different partitions use different rows of the tensor engine, which
     multiplies them side by side.
+
+    windows: images whose tokens follow each other here and that share tiles of attention, of
+    `size` tokens each; behind the last are as many columns as its span is longer.
     """
 
-    def __init__(self, columns, heads, dim):
+    def __init__(self, columns, heads, dim, windows=1, size=0):
         self.columns = columns
         self.heads = heads
         self.dim = dim
         self.packed = heads_per_chunk(dim)
+        self.windows = windows
+        self.size = columns.shape[2] if windows == 1 else size
+        # Columns of the tensor engine, and so partitions of PSUM, from one image to the next.
+        self.span = window_span(self.size) if windows > 1 else 0
 
     def tokens(self, low, high):
         """The same heads of tokens [low, high)."""
         return Heads(self.columns[:, :, low:high], self.heads, self.dim)
 
-    def head(self, index):
-        """Columns [d, tokens] of one head."""
+    def images(self, first, count, length):
+        """The same heads of `count` images of `length` tokens from image `first` on."""
+        low = first * length
+        if count == 1:
+            return self.tokens(low, low + length)
+        high = low + (count - 1) * length + window_span(length)
+        return Heads(self.columns[:, :, low:high], self.heads, self.dim, count, length)
+
+    def head(self, index, window=0):
+        """Columns [d, tokens] of one head, of one image."""
         base = index % self.packed * self.dim
-        return self.columns[base : base + self.dim, index // self.packed, :]
+        low = window * self.size
+        return self.columns[base : base + self.dim, index // self.packed, low : low + self.size]
+
+    def stationary(self, index, window, low, count):
+        """The operand [d, rows] that leaves the products of `count` tokens of an image, from `low`
+        on, in PSUM. Images that share a tile: rows of image `window` and, in front of them, others
+        that mean nothing (see `Maxima`)."""
+        if self.windows == 1:
+            return self.head(index)[:, low : low + count]
+        base = index % self.packed * self.dim
+        first = window * self.size
+        columns = self.columns[
+            base : base + self.dim, index // self.packed, first : first + self.span
+        ]
+        return columns.expand_dim(1).broadcast(1, window + 1)
+
+    def reach(self, window, count):
+        """Partitions of PSUM that `stationary` writes."""
+        return count if self.windows == 1 else (window + 1) * self.span
 
     def length(self):
-        """Number of tokens."""
-        return self.columns.shape[2]
+        """Number of tokens of an image."""
+        return self.size
 
     def scores_heads(self, keys):
         """Heads whose numerators are kept at a time, for these queries."""
         item = dtype_bytes(self.columns.dtype)
         return scores_heads(self.heads, self.length(), keys.length(), item)
+
+
+def head_columns(values, slots, images, length, dtype):
+    """SBUF [values, slots, tokens] for the columns of `Heads` of some images, with columns behind
+    the last one if images share tiles of attention (`limits.spare_tokens`)."""
+    total = images * length
+    spare = spare_tokens(images, length)
+    columns = nl.ndarray((values, slots, total + spare), dtype=dtype, buffer=nl.sbuf)
+    if spare > 0:
+        nisa.memset(dst=columns[:, :, total : total + spare], value=0.0, engine=nisa.engine.gpsimd)
+    return columns
 
 
 def row_tile(packed, dim, index):
@@ -417,7 +472,8 @@ class Maxima(nl.NKIObject):
 
     A step reduces the scores of one tile of queries with at most 512 keys, and of as many heads as
     share a PSUM bank. The scores are not scaled yet, so for a negative scale it is the smallest
-    that is wanted.
+    that is wanted. Of images that share a tile each has its rows, and the rest of its span is the
+    score of something else.
 
     bias: the `ScoreBias` of the unit, or None.
     partial: for each tile of queries, SBUF float32 [queries, slots * SHIFT_TILES, blocks of keys];
@@ -440,13 +496,15 @@ class Maxima(nl.NKIObject):
         self.steps = self.reduced + self.tiles + TURN_DELAY
         self.pairs = []
         self.shift = nl.ndarray(
-            (PARTITIONS, queries.length()), dtype=queries.columns.dtype, buffer=nl.sbuf
+            (PARTITIONS, queries.reach(queries.windows - 1, queries.length())),
+            dtype=queries.columns.dtype,
+            buffer=nl.sbuf,
         )
         self.slots = ceil_div(queries.heads, SHIFT_TILES)
         self.columns = self.slots * SHIFT_TILES
         self.partial = []
         for tile in range(self.tiles):
-            count = min(PARTITIONS, queries.length() - tile * PARTITIONS)
+            count = min(PARTITIONS, self.shift.shape[1] - tile * PARTITIONS)
             partial = nl.ndarray(
                 (count, self.columns, self.blocks), dtype=nl.float32, buffer=nl.sbuf
             )
@@ -475,19 +533,23 @@ class Maxima(nl.NKIObject):
         partial = self.partial[tile]
         count = partial.shape[0]
         psum = nl.ndarray((count, last - first, high - low), dtype=nl.float32, buffer=nl.psum)
-        for head in range(first, last):
-            position, size = row_tile(queries.packed, queries.dim, head)
-            start = tile * PARTITIONS
-            nisa.nc_matmul(
-                dst=psum[:, head - first, :],
-                stationary=queries.head(head)[:, start : start + count],
-                moving=self.keys.head(head)[:, low:high],
-                tile_position=position,
-                tile_size=size,
-            )
-        if self.bias != None:
-            for head in range(first, last):
-                self.bias.add_rows(psum[:, head - first, :], head, tile, low)
+        for part in staggered(first, last, queries.windows):
+            for start, stop, window in part:
+                reach = queries.reach(window, count)
+                for head in range(start, stop):
+                    position, size = row_tile(queries.packed, queries.dim, head)
+                    nisa.nc_matmul(
+                        dst=psum[0:reach, head - first, :],
+                        stationary=queries.stationary(head, window, tile * PARTITIONS, count),
+                        moving=self.keys.head(head, window)[:, low:high],
+                        accumulate=False,
+                        tile_position=position,
+                        tile_size=size,
+                    )
+            if self.bias != None:
+                for start, stop, window in part:
+                    target = psum[0 : queries.reach(window, count), start - first : stop - first, :]
+                    self.bias.add_rows(target, start, tile, low, window)
         nisa.tensor_reduce(dst=partial[:, first:last, block], op=self.extreme, data=psum, axis=2)
 
     def largest(self, tile):
@@ -562,11 +624,19 @@ class Numerators(nl.NKIObject):
         self.steps = numerator_steps(unit, last - first)
         # (first head, PSUM scores [keys, heads, Sq]) of those whose maxima are still in them.
         self.open = []
+        # Heads that are only there for `Heads.stationary` of the last one to end in.
+        spare = 0
+        if queries.windows > 1:
+            spare = ceil_div(queries.span - queries.length(), queries.length())
         self.values = nl.ndarray(
-            (PARTITIONS, tiles, last - first, queries.length()),
+            (PARTITIONS, tiles, last - first + spare, queries.length()),
             dtype=queries.columns.dtype,
             buffer=nl.sbuf,
         )
+        if spare > 0:
+            nisa.memset(
+                dst=self.values[:, :, last - first :, :], value=0.0, engine=nisa.engine.gpsimd
+            )
 
     def step(self, index):
         """Step `index` of `steps`."""
@@ -577,29 +647,41 @@ class Numerators(nl.NKIObject):
         stop = min(start + self.shared, self.last)
         low = tile * PARTITIONS
         count = min(PARTITIONS, self.keys.length() - low)
-        psum = nl.ndarray((count, stop - start, queries.length()), dtype=nl.float32, buffer=nl.psum)
-        for head in range(start, stop):
-            position, size = row_tile(queries.packed, queries.dim, head)
-            nisa.nc_matmul(
-                dst=psum[:, head - start, :],
-                stationary=self.keys.head(head)[:, low : low + count],
-                moving=queries.head(head),
-                accumulate=False,
-                tile_position=position,
-                tile_size=size,
-            )
-        if self.bias != None:
-            for head in range(start, stop):
-                self.bias.add_columns(psum[:, head - start, :], head, low)
+        rows = self.keys.reach(self.keys.windows - 1, count)
+        psum = nl.ndarray((rows, stop - start, queries.length()), dtype=nl.float32, buffer=nl.psum)
         self.open.append((start, psum))
+        for part in staggered(start, stop, queries.windows):
+            for first, last, window in part:
+                reach = self.keys.reach(window, count)
+                for head in range(first, last):
+                    position, size = row_tile(queries.packed, queries.dim, head)
+                    nisa.nc_matmul(
+                        dst=psum[0:reach, head - start, :],
+                        stationary=self.keys.stationary(head, window, low, count),
+                        moving=queries.head(head, window),
+                        accumulate=False,
+                        tile_position=position,
+                        tile_size=size,
+                    )
+            if self.bias != None:
+                for head, window in by_turns(part):
+                    reach = self.keys.reach(window, count)
+                    self.bias.add_columns(psum[0:reach, head - start, :], head, low, window)
+            for first, last, window in part:
+                # Complete before the next image overwrites its rows.
+                if window > 0:
+                    reach = self.keys.reach(window, count)
+                    for head in range(first, last):
+                        self.subtract(psum[0:reach, head - start, :], head, window)
         if group % 2 == 1 or group == self.groups - 1:
             self.finish(tile)
 
     def finish(self, tile):
         """The numerators of the open scores, which are of keys of `tile`."""
         for start, psum in self.open:
+            reach = self.keys.reach(0, psum.shape[0])
             for head in range(psum.shape[1]):
-                self.subtract(psum[:, head, :], start + head)
+                self.subtract(psum[0:reach, head, :], start + head, 0)
         for start, psum in self.open:
             count, heads, _ = psum.shape
             low = start - self.first
@@ -611,16 +693,17 @@ class Numerators(nl.NKIObject):
             )
         self.open = []
 
-    def subtract(self, scores, head):
-        """The maxima of a head from its scores, PSUM [keys, Sq]."""
+    def subtract(self, scores, head, window):
+        """The maxima of a head and an image from its scores, PSUM [keys, Sq]."""
         rows = PARTITIONS // SHIFT_TILES
+        low = window * self.queries.span
         base = head % SHIFT_TILES * rows
         used = slice(base, base + 2 * self.selector.shape[2])
         column = self.selector[used, head % SHIFT_TILES, head // SHIFT_TILES]
         nisa.nc_matmul(
             dst=scores,
             stationary=column.broadcast(1, scores.shape[0]),
-            moving=self.shift[used, :],
+            moving=self.shift[used, low : low + self.queries.length()],
             accumulate=True,
             tile_position=(base, 0),
             tile_size=(rows, PARTITIONS),
@@ -655,6 +738,7 @@ class Weighted(nl.NKIObject):
         self.numerators = numerators
         self.first = first
         self.last = last
+        self.queries = queries
         self.q_len = queries.length()
         self.k_len = keys.length()
         self.dim = queries.dim
@@ -670,16 +754,13 @@ class Weighted(nl.NKIObject):
         low = tile * PARTITIONS
         count = min(PARTITIONS, self.q_len - low)
         dim = self.dim
+        windows = self.queries.windows
+        count = self.queries.reach(windows - 1, count)
         psum = nl.ndarray((count, stop - start, dim + 1), dtype=nl.float32, buffer=nl.psum)
-        for head in range(start, stop):
-            for block in range(ceil_div(self.k_len, PARTITIONS)):
-                size = min(PARTITIONS, self.k_len - block * PARTITIONS)
-                nisa.nc_matmul(
-                    dst=psum[:, head - start, :],
-                    stationary=self.numerators[0:size, block, head - self.first, low : low + count],
-                    moving=self.values[0:size, block, head, :],
-                    accumulate=(block > 0),
-                )
+        if windows > 1:
+            self.multiply_windows(psum, start, stop)
+        else:
+            self.multiply(psum, start, stop, low)
         inverse = nl.ndarray((count, stop - start, 1), dtype=nl.float32, buffer=nl.sbuf)
         sums = psum[:, :, dim : dim + 1]
         if self.masked:
@@ -696,6 +777,70 @@ class Weighted(nl.NKIObject):
                 data=psum[:, head - start, 0:dim],
                 scale=inverse[:, head - start, :],
             )
+
+    def multiply(self, psum, start, stop, low):
+        """Products of heads [start, stop) and the queries from `low` on with all keys."""
+        count = psum.shape[0]
+        for head in range(start, stop):
+            for block in range(ceil_div(self.k_len, PARTITIONS)):
+                size = min(PARTITIONS, self.k_len - block * PARTITIONS)
+                nisa.nc_matmul(
+                    dst=psum[:, head - start, :],
+                    stationary=self.numerators[0:size, block, head - self.first, low : low + count],
+                    moving=self.values[0:size, block, head, :],
+                    accumulate=(block > 0),
+                )
+
+    def multiply_windows(self, psum, start, stop):
+        """Products of heads [start, stop) of images that share a tile. The images of neighbouring
+        products differ, so that the tensor engine works on them side by side."""
+        span = self.queries.span
+        numerators = self.numerators[:, 0, :, :].flatten_dims(1, 2)
+        for part in staggered(start, stop, self.queries.windows):
+            for head, window in by_turns(part):
+                base = window * span
+                low = (head - self.first) * self.q_len
+                columns = numerators[base : base + self.k_len, low : low + span]
+                nisa.nc_matmul(
+                    dst=psum[0 : base + span, head - start, :],
+                    stationary=columns.expand_dim(1).broadcast(1, window + 1),
+                    moving=self.values[base : base + self.k_len, 0, head, :],
+                    accumulate=False,
+                    tile_position=(base, 0),
+                    tile_size=(span, PARTITIONS),
+                )
+
+
+def staggered(start, stop, windows):
+    """Lists of (first head, last, window), which together are heads [start, stop) of all images of
+    a tile, the later images of some heads before the earlier ones. What is in one list is of other
+    heads and images each, so the tensor engine works on it side by side."""
+    if windows == 1:
+        return [[(start, stop, 0)]]
+    steps = ceil_div(stop - start, SHIFT_TILES)
+    parts = []
+    for late in range(steps + windows - 1):
+        part = []
+        for window in range(windows - 1, -1, -1):
+            step = late - (windows - 1 - window)
+            if step >= 0 and step < steps:
+                first = start + step * SHIFT_TILES
+                part.append((first, min(first + SHIFT_TILES, stop), window))
+        parts.append(part)
+    return parts
+
+
+def by_turns(part):
+    """(head, window) of a list of `staggered`, a head of each window by turns."""
+    pairs = []
+    most = 0
+    for first, last, _ in part:
+        most = max(most, last - first)
+    for index in range(most):
+        for first, last, window in part:
+            if first + index < last:
+                pairs.append((first + index, window))
+    return pairs
 
 
 def token_major(tensor, view, image, low, high, first, count):

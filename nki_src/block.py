@@ -13,9 +13,9 @@ For one group:
 1. rows -> norm1 -> columns (norm weight and bias ride on the eviction of the transpose).
    `NormColumns` has four row tiles in flight, each in another step of its norm.
 2. for a pass of heads: queries and keys as `Heads`, values as rows, straight from the projection,
-   beside the maxima of the first image; `Attend` of attention.py interleaves the images. Output
-   rows stay on the chip; in the last pass `ImageColumns` turns each image to columns, images
-   packed, while the next one is computed.
+   beside the maxima of the first image; `Attend` of attention.py interleaves the images, of which
+   short ones share a tile. Output rows stay on the chip; in the last pass `ImageColumns` turns each
+   image to columns, images packed, while the next one is computed.
 3. for a block of tokens (all of the group if they fit): the residual stream as float32 rows;
    projection, LayerScale and residual add in place -> rows, whose norm2 -> columns follows tile by
    tile; the MLP with its residual add -> rows in the dtype of x. The bias of each waits in the
@@ -25,7 +25,7 @@ For one group:
 import nki.isa as nisa
 import nki.language as nl
 
-from .attention import Attend, Heads, Maxima, Together
+from .attention import Attend, Heads, Maxima, Together, head_columns
 from .heads import head_shape
 from .limits import (
     AS_COLUMNS,
@@ -36,6 +36,9 @@ from .limits import (
     heads_per_chunk,
     queries_kind,
     query_block,
+    window_span,
+    window_units,
+    windows_per_tile,
 )
 from .mlp import Hidden, MlpVectors, gated_weights, plain_weights
 from .norm import FLUSH, NormColumns
@@ -462,13 +465,29 @@ class Attention(nl.NKIObject):
         if part == 0:
             low = first * form.dim
             self.queries = HeadsProjection(
-                self.columns, weight, vectors.queries, slot, low, heads, form.dim, form.rotation
+                self.columns,
+                form.length,
+                weight,
+                vectors.queries,
+                slot,
+                low,
+                heads,
+                form.dim,
+                form.rotation,
             )
             return self.queries
         if part == 1:
             low = embed + first * form.dim
             self.keys = HeadsProjection(
-                self.columns, weight, vectors.keys, slot, low, heads, form.dim, form.rotation
+                self.columns,
+                form.length,
+                weight,
+                vectors.keys,
+                slot,
+                low,
+                heads,
+                form.dim,
+                form.rotation,
             )
             return self.keys
         if part == 2:
@@ -490,13 +509,15 @@ class Attention(nl.NKIObject):
         """The maxima of the first unit, which need no values."""
         self.biases = self.score_biases(first, heads)
         bias = None if self.biases == None else self.biases.unit(0)
-        size = min(self.block, self.form.length)
-        self.maxima = Maxima(
-            self.queries.result.tokens(0, size),
-            self.keys.result.tokens(0, self.form.length),
-            self.form.scale,
-            bias,
-        )
+        length = self.form.length
+        shared = windows_per_tile(length)
+        queries = self.queries.result.tokens(0, min(self.block, length))
+        keys = self.keys.result.tokens(0, length)
+        if shared > 1:
+            count = min(shared, self.group.count // length)
+            queries = self.queries.result.images(0, count, length)
+            keys = self.keys.result.images(0, count, length)
+        self.maxima = Maxima(queries, keys, self.form.scale, bias)
         return self.maxima
 
     def score_biases(self, first, heads):
@@ -506,7 +527,11 @@ class Attention(nl.NKIObject):
         if batch.source == None:
             return None
         image = batch.image + self.group.first // form.length
-        return BiasUnits(batch.source, image, first, heads, form.length, self.block)
+        images = self.group.count // form.length
+        windows = min(windows_per_tile(form.length), images)
+        return BiasUnits(
+            batch.source, image, first, heads, form.length, self.block, windows, images
+        )
 
     def open_attend(self, first, heads):
         """Attention of heads [first, first + heads) of all images."""
@@ -527,12 +552,26 @@ class Attention(nl.NKIObject):
             self.columns = None
         if first == 0:
             group.attended.rows = nl.ndarray(
-                (PARTITIONS, images * tiles, form.heads * dim), dtype=form.dtype, buffer=nl.sbuf
+                (PARTITIONS, window_units(images, form.length) * tiles, form.heads * dim),
+                dtype=form.dtype,
+                buffer=nl.sbuf,
             )
         rows = group.attended.rows[:, :, first * dim : (first + heads) * dim]
         rows = rows.reshape_dim(2, (heads, dim))
+        shared = windows_per_tile(form.length)
         units = []
-        for image in range(images):
+        for unit in range(window_units(images, form.length) if shared > 1 else 0):
+            first_image = unit * shared
+            count = min(shared, images - first_image)
+            units.append(
+                (
+                    rows[:, unit : unit + 1, :, :],
+                    queries.images(first_image, count, form.length),
+                    keys.images(first_image, count, form.length),
+                    values[:, unit : unit + 1, :, :],
+                )
+            )
+        for image in range(images if shared == 1 else 0):
             token = image * form.length
             tile = image * tiles
             for start in range(0, form.length, self.block):
@@ -812,12 +851,13 @@ def residual_rows(group, first, count, bias):
 
 
 class ImageColumns(nl.NKIObject):
-    """Output rows of attention, where each image starts a tile, as columns with images packed.
+    """Output rows of attention, where each image starts a tile or its span of one that it shares,
+    as columns with images packed.
 
-    rows: SBUF [128, images * tiles, embed], set by who makes them; columns: [128, chunks of embed,
-    count], for `count` tokens. A unit is a block of queries of an image; `push` turns one as soon
-    as it is complete, if the columns exist from the start (`Form.flight`). `finish` returns the
-    columns.
+    rows: SBUF [128, units * tiles, embed], set by who makes them; columns: [128, chunks of embed,
+    count], for `count` tokens. A unit is a block of queries of an image, or all images of a tile;
+    `push` turns one as soon as it is complete, if the columns exist from the start (`Form.flight`).
+    `finish` returns the columns.
     """
 
     def __init__(self, count, form):
@@ -829,6 +869,7 @@ class ImageColumns(nl.NKIObject):
         self.block = query_block(form.length, form.length, dtype_bytes(form.dtype))
         self.blocks = ceil_div(form.length, self.block)
         self.tiles = ceil_div(form.length, PARTITIONS)
+        self.shared = windows_per_tile(form.length)
         self.columns = None
         if form.flight:
             self.allocate()
@@ -844,12 +885,40 @@ class ImageColumns(nl.NKIObject):
         """The columns, when attention is over: turns all units unless each has been pushed."""
         if self.columns == None:
             self.allocate()
-            for unit in range(self.count // self.length * self.blocks):
+            for unit in range(self.units()):
                 self.push(unit)
         return self.columns
 
+    def units(self):
+        """Units of the group."""
+        return window_units(self.count // self.length, self.length) * self.blocks
+
     def push(self, unit):
         """Unit `unit` of the group is complete."""
+        if self.shared > 1:
+            self.turn_windows(unit)
+        else:
+            self.turn(unit)
+        if unit == self.units() - 1:
+            self.rows = None
+
+    def turn_windows(self, unit):
+        """The images that share a tile."""
+        first = unit * self.shared
+        count = min(self.shared, self.count // self.length - first)
+        low = first * self.length
+        if count == 1:
+            columns = self.columns[:, :, low : low + self.length]
+            transpose_rows(columns, self.rows[0 : self.length, unit, :], None, None)
+            return
+        span = window_span(self.length)
+        columns = self.columns[:, :, low : low + count * self.length]
+        transpose_windows(
+            columns.reshape_dim(2, (count, self.length)), self.rows[0 : count * span, unit, :], span
+        )
+
+    def turn(self, unit):
+        """A block of queries."""
         image = unit // self.blocks
         start = unit % self.blocks * self.block
         for low in range(start, min(start + self.block, self.length), PARTITIONS):
@@ -859,35 +928,47 @@ class ImageColumns(nl.NKIObject):
             transpose_rows(
                 self.columns[:, :, token : token + size], self.rows[0:size, tile, :], None, None
             )
-        if unit == self.count // self.length * self.blocks - 1:
-            self.rows = None
+
+
+def transpose_windows(dst, rows, span):
+    """columns dst [128, chunks, images, length] = rows^T, rows SBUF [images * span, width]."""
+    _, _, count, length = dst.shape
+    width = rows.shape[1]
+    for chunk in range(ceil_div(width, PARTITIONS)):
+        first = chunk * PARTITIONS
+        size = min(PARTITIONS, width - first)
+        psum = nl.ndarray((size, count, span), dtype=rows.dtype, buffer=nl.psum)
+        nisa.nc_transpose(dst=psum, data=rows[:, first : first + size])
+        nisa.tensor_copy(
+            dst=dst[0:size, chunk, :, :], src=psum[:, :, 0:length], engine=nisa.engine.scalar
+        )
 
 
 class HeadsProjection(nl.NKIObject):
     """`Heads` of queries or keys, in `result`, from weight columns [first, first + heads * d).
 
-    columns: SBUF [128, chunks of width, tokens]; weight: HBM [width, features]; bias: the columns
+    columns: SBUF [128, chunks of width, tokens]; length: tokens of an image; weight: HBM [width,
+    features]; bias: the columns
     of `AttentionVectors`, from `base` on those of these heads, or None; rotation: `Rotation` or
     None. A step is one slot of heads for up to WIDE tokens, or the rotation of the slot before,
     which has left PSUM by then.
     """
 
-    def __init__(self, columns, weight, bias, base, first, heads, dim, rotation):
+    def __init__(self, columns, length, weight, bias, base, first, heads, dim, rotation):
         width = weight.shape[0]
         total = columns.shape[2]
         self.columns = columns
         self.width = width
         self.packed = min(heads, heads_per_chunk(dim))
         self.count = heads
-        self.result = Heads(
-            nl.ndarray(
-                (self.packed * dim, ceil_div(heads, self.packed), total),
-                dtype=columns.dtype,
-                buffer=nl.sbuf,
-            ),
-            heads,
-            dim,
+        target = head_columns(
+            self.packed * dim,
+            ceil_div(heads, self.packed),
+            total // length,
+            length,
+            columns.dtype,
         )
+        self.result = Heads(target, heads, dim)
         self.bias = bias
         self.base = base
         self.slab = load_weight(weight, "in_out", width, first, heads * dim)
@@ -911,7 +992,7 @@ class HeadsProjection(nl.NKIObject):
         stop = min(start + self.packed, self.count)
         size = (stop - start) * dim
         if low == None:
-            self.rotation.apply(self.result.columns[0:size, slot, :])
+            self.rotation.apply(self.result.columns[0:size, slot, 0 : self.columns.shape[2]])
         else:
             self.project(slot, low, start, stop)
         if index == self.steps - 1:
@@ -946,8 +1027,8 @@ class HeadsProjection(nl.NKIObject):
 
 
 class ValuesProjection(nl.NKIObject):
-    """Values of every image, in `values`, as rows [128, images * tiles, heads, d + 1], the last
-    column ones.
+    """Values of every image, in `values`, as rows [128, units * tiles, heads, d + 1], the last
+    column ones; images that share a tile each begin a span of it (attention.py).
 
     Arguments as `HeadsProjection`; length: tokens of an image; bias: broadcast row of these heads
     or None. A step is a tile of tokens and as
@@ -961,9 +1042,12 @@ class ValuesProjection(nl.NKIObject):
         self.dim = dim
         self.count = heads
         self.tiles = ceil_div(length, PARTITIONS)
-        tiles = columns.shape[2] // length * self.tiles
+        images = columns.shape[2] // length
+        tiles = images * self.tiles
+        self.windows = windows_per_tile(length)
+        rows = window_units(images, length) * self.tiles
         self.values = nl.ndarray(
-            (PARTITIONS, tiles, heads, dim + 1), dtype=columns.dtype, buffer=nl.sbuf
+            (PARTITIONS, rows, heads, dim + 1), dtype=columns.dtype, buffer=nl.sbuf
         )
         nisa.memset(dst=self.values[:, :, :, dim : dim + 1], value=1.0, engine=nisa.engine.gpsimd)
         self.bias = bias
@@ -992,6 +1076,8 @@ class ValuesProjection(nl.NKIObject):
         part = part_of(self.bias, size, start * dim, stop * dim)
         if part != None:
             part = part.reshape_dim(1, (stop - start, dim))
-        finish_rows(self.values[0:size, tile, start:stop, 0:dim], psum, part, None, None)
+        base = tile % self.windows * window_span(self.length) if self.windows > 1 else 0
+        target = self.values[base : base + size, tile // self.windows, start:stop, 0:dim]
+        finish_rows(target, psum, part, None, None)
         if index == self.steps - 1:
             self.slab = None

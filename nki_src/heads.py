@@ -27,7 +27,7 @@ another as a pipeline: the steps of four neighbours are issued side by side. SBU
 import nki.isa as nisa
 import nki.language as nl
 
-from .attention import Heads
+from .attention import Heads, head_columns
 from .limits import BANK, PARTITIONS, ceil_div, heads_per_chunk, slab_columns
 from .project import load_weight, part_of
 from .tiles import broadcast_row, contract, dtype_bytes, inverse_root
@@ -102,10 +102,8 @@ class HeadRows(nl.NKIObject):
         self.tiles = ceil_div(length, PARTITIONS)
         self.steps = self.images * self.tiles + 3
         packed = min(heads, heads_per_chunk(dim))
-        total = columns.shape[2]
-        target = nl.ndarray(
-            (packed * dim, ceil_div(heads, packed), total), dtype=self.dtype, buffer=nl.sbuf
-        )
+        slots = ceil_div(heads, packed)
+        target = head_columns(packed * dim, slots, self.images, length, self.dtype)
         self.result = Heads(target, heads, dim)
         self.slab = load_weight(weight, "in_out", self.width, which * embed + first, heads * dim)
         self.bias = None

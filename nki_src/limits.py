@@ -231,6 +231,32 @@ def mlp_plan(tokens, width, hidden, out, item, out_in, gated, inner_norm, availa
     return 0, False
 
 
+def windows_per_tile(length):
+    """Images of so many tokens whose attention shares a tile in `vit_block`, each from a partition
+    on that compute engines reach: as many as fit."""
+    if length <= PARTITIONS // 4:
+        return 4
+    return 2 if length <= PARTITIONS // 2 else 1
+
+
+def window_units(images, length):
+    """Units of attention of a group of images of at most one query block."""
+    return ceil_div(images, windows_per_tile(length))
+
+
+def window_span(length):
+    """Partitions, or columns of the tensor engine, from one image of a tile to the next."""
+    return PARTITIONS // windows_per_tile(length)
+
+
+def spare_tokens(images, length):
+    """Columns behind the tokens of a group, of which the last image of a tile takes up some for
+    the rest of its span."""
+    if images == 1 or windows_per_tile(length) == 1:
+        return 0
+    return window_span(length) - length
+
+
 def query_block(q_len, k_len, item):
     """Queries whose softmax numerators are computed at a time: whole tiles within one PSUM bank,
     fewer when many keys would outgrow SCORES_BYTES."""
@@ -253,18 +279,22 @@ def head_slots(heads, head_dim):
     return ceil_div(heads, heads_per_chunk(head_dim))
 
 
-def attend_bytes(units, heads, q_len, k_len, head_dim, item):
+def attend_bytes(units, heads, q_len, k_len, head_dim, item, shared=False):
     """`attend` for `heads` heads of some units: numerators, shift rows, the selectors (of a full
     and of a short pass) with their identities, the maxima of all query tiles of a unit and the
     shift pairs made of them, inverse denominators.
 
     With more than one unit or step of heads, numerators are made while the last are used; with
-    more than one unit, so are the shift rows.
+    more than one unit, so are the shift rows. shared: several images to a tile, which have
+    longer shift rows and a few spare numerators.
     """
     block = query_block(q_len, k_len, item)
     one = ceil_div(k_len, PARTITIONS) * block * item
     numerators = scores_heads(heads, q_len, k_len, item) * one
     shift = block * item
+    if shared:
+        numerators = numerators + PARTITIONS * item
+        shift = PARTITIONS * item
     if units > 1 or heads > scores_heads(heads, q_len, k_len, item):
         numerators = 2 * numerators
     if units > 1:
@@ -288,24 +318,26 @@ def bias_scale_fits(scale):
     return 1.0 / BIAS_SCALE_MAX <= size <= BIAS_SCALE_MAX
 
 
-def bias_bytes(bias_heads, q_len, k_len, item):
+def bias_bytes(bias_heads, q_len, k_len, item, shared=False):
     """The score bias of a block of queries (score_bias.py) of `bias_heads` heads, 0 if there is
     none: the tiles, what one of them is made from, the identities. `attend` over several units
     whose biases differ has the tiles of two.
 
     Tiles are made from as many heads as BIAS_STAGE holds, or from a float32 row of positions or
-    segments and, for a moment, the starts of at most as many segments as keys.
+    segments and, for a moment, the starts of at most as many segments as keys. shared: several
+    images to a tile (see `attend_bytes`).
     """
     if bias_heads == 0:
         return 0
     tiles = ceil_div(query_block(q_len, k_len, item), PARTITIONS)
     row = k_len * 4
     stage = min(bias_heads * row, max(BIAS_STAGE, row))
-    return tiles * bias_heads * k_len * item + stage + 3 * PARTITIONS * item
+    spare = PARTITIONS * item if shared else 0
+    return tiles * bias_heads * k_len * item + spare + stage + 3 * PARTITIONS * item
 
 
 def value_bytes(heads, length, head_dim, item):
-    """Value rows of one image with the column of ones."""
+    """Value rows of one image, or those that share a tile, with the column of ones."""
     return ceil_div(length, PARTITIONS) * heads * (head_dim + 1) * item
 
 
@@ -416,18 +448,23 @@ def block_attention_bytes(images, heads_pass, flight, sizes):
     norm = columns + norm_columns_bytes(width, item, flight) + vectors
     if not flight:
         norm = norm + width * item
-    rows = images * ceil_div(length, PARTITIONS) * embed * item
+    row_tiles = window_units(images, length) * ceil_div(length, PARTITIONS)
+    rows = row_tiles * embed * item
     attended = ceil_div(embed, PARTITIONS) * total * item
-    units = images * ceil_div(length, query_block(length, length, item)) if flight else 1
-    operands = 2 * head_slots(heads_pass, head_dim) * total * item
-    operands = operands + images * value_bytes(heads_pass, length, head_dim, item)
+    shared = images > 1 and windows_per_tile(length) > 1
+    blocks = ceil_div(length, query_block(length, length, item))
+    units = window_units(images, length) * blocks if flight else 1
+    operands = 2 * head_slots(heads_pass, head_dim) * (total + spare_tokens(images, length)) * item
+    operands = operands + window_units(images, length) * value_bytes(
+        heads_pass, length, head_dim, item
+    )
     pass_width = heads_pass * head_dim * item
     weights = ceil_div(width, PARTITIONS) * pass_width + pass_width + BANK * item
     weights = weights + head_rows_bytes(images, heads_pass, sizes)
-    scratch = attend_bytes(units, heads_pass, length, length, head_dim, item)
+    scratch = attend_bytes(units, heads_pass, length, length, head_dim, item, shared)
     # The bias of a unit is kept while the next heads are made, if both use the same; in flight
     # there are those of two units.
-    bias = bias_bytes(min(bias_heads, heads_pass), length, length, item)
+    bias = bias_bytes(min(bias_heads, heads_pass), length, length, item, shared)
     if flight:
         bias = 2 * bias
     attend = columns + operands + weights

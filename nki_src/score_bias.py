@@ -14,6 +14,9 @@ below a bound, half of the fill, is taken for fully masked: its maximum is the b
 its exponentials are 0, and so is its result. An additive bias masks a key where it is at most minus
 half of `limits.bias_fill`; below minus the fill, minus infinity included, it counts as the fill.
 
+Of images that share a tile each has the rows of its span (attention.py), and its bias is added by a
+row tile of the tensor engine of these rows alone.
+
 GpSimd, which has little else to do, makes the tiles of a bias, ScalarE those of a mask, and VectorE
 the few of lengths and segments. These are read when the kernel runs; only their number is known
 when it is compiled. SBUF: `limits.bias_bytes`.
@@ -22,7 +25,16 @@ when it is compiled. SBUF: `limits.bias_bytes`.
 import nki.isa as nisa
 import nki.language as nl
 
-from .limits import BANK, BIAS_STAGE, PARTITIONS, bias_fill, bias_scale_fits, ceil_div
+from .limits import (
+    BANK,
+    BIAS_STAGE,
+    PARTITIONS,
+    bias_fill,
+    bias_scale_fits,
+    ceil_div,
+    window_span,
+    windows_per_tile,
+)
 
 # Tiles of a mask hold 0 or minus this. A power of two that float16 holds; the identity brings it to
 # the size of the fill. Our choice.
@@ -120,13 +132,16 @@ def scaled_identities(factor, dtype):
 class ScoreBias(nl.NKIObject):
     """The bias of a unit of attention.
 
-    tiles: for each tile of queries, SBUF [128, heads, keys] of the operand dtype, where `heads` is
-    1 if all heads share the bias. Two tiles of queries may be the same object.
+    tiles: for each tile of queries, SBUF [128, heads, keys] of the operand dtype; shared: whether
+    all heads have the first one's. Two tiles of queries may be the same object. span: 0, or the
+    partitions from one image to the next of those that share the only tile (`window_tile`).
     """
 
-    def __init__(self, tiles, scaling):
+    def __init__(self, tiles, scaling, shared, span=0):
         self.tiles = tiles
         self.scaling = scaling
+        self.shared = shared
+        self.span = span
 
     def unit(self, index):
         """This bias, for every unit that shares it (see `attend`)."""
@@ -134,23 +149,65 @@ class ScoreBias(nl.NKIObject):
 
     def rows(self, head, tile):
         """SBUF [128, keys] of one head and tile of queries."""
-        shared = self.tiles[tile].shape[1] == 1
-        return self.tiles[tile][:, 0 if shared else head, :]
+        return self.tiles[tile][:, 0 if self.shared else head, :]
 
-    def add_rows(self, dst, head, tile, low):
-        """PSUM dst [queries of the tile, keys from low on] += the bias."""
-        queries, keys = dst.shape
-        rows = self.rows(head, tile)
+    def add_rows(self, dst, first, tile, low, window):
+        """PSUM dst [queries of the tile, heads from first on, keys from low on] += the bias."""
+        if self.span > 0:
+            self.add_window_rows(dst, first, window)
+            return
+        queries, heads, keys = dst.shape
+        for head in range(heads):
+            rows = self.rows(first + head, tile)
+            for identity in self.scaling.identities:
+                nisa.nc_matmul(
+                    dst=dst[:, head, :],
+                    stationary=identity[0:queries, 0:queries],
+                    moving=rows[0:queries, low : low + keys],
+                    accumulate=True,
+                )
+
+    def add_window_rows(self, dst, first, window):
+        """PSUM dst [queries of all images up to `window`, heads, keys] += the bias of that one."""
+        reach, heads, keys = dst.shape
+        base = window * self.span
+        last = base + keys
+        if self.shared:
+            rows = self.tiles[0][base:last, 0, :].expand_dim(1).broadcast(1, heads)
+        else:
+            rows = self.tiles[0][base:last, first : first + heads, :]
         for identity in self.scaling.identities:
             nisa.nc_matmul(
                 dst=dst,
-                stationary=identity[0:queries, 0:queries],
-                moving=rows[0:queries, low : low + keys],
+                stationary=identity[base:last, 0:reach],
+                moving=rows,
                 accumulate=True,
+                tile_position=(base, 0),
+                tile_size=(self.span, PARTITIONS),
             )
 
-    def add_columns(self, dst, head, low):
+    def add_window_columns(self, dst, head, window):
+        """PSUM dst [keys of all images up to `window`, queries] += the bias of that image. What it
+        adds to the images in front means nothing, as what is there (`attention.Maxima`)."""
+        base = window * self.span
+        queries = dst.shape[1]
+        low = 0 if self.shared else head * queries
+        rows = self.tiles[0].flatten_dims(1, 2)[base : base + queries, low : low + self.span]
+        for identity in self.scaling.identities:
+            nisa.nc_matmul(
+                dst=dst,
+                stationary=rows.expand_dim(1).broadcast(1, window + 1),
+                moving=identity[base : base + queries, base : base + queries],
+                accumulate=True,
+                tile_position=(base, 0),
+                tile_size=(self.span, PARTITIONS),
+            )
+
+    def add_columns(self, dst, head, low, window):
         """PSUM dst [keys from low on, all queries] += the bias."""
+        if self.span > 0:
+            self.add_window_columns(dst, head, window)
+            return
         keys, queries = dst.shape
         for tile in range(ceil_div(queries, PARTITIONS)):
             start = tile * PARTITIONS
@@ -175,10 +232,11 @@ class ScoreBias(nl.NKIObject):
 
 class BiasUnits(nl.NKIObject):
     """The biases of the units of `attend`, which are the blocks of queries of images from `image`
-    on, for heads [first, first + count). source: see `bias_source`.
+    on, for heads [first, first + count). source: see `bias_source`. windows, images: how many
+    images share a unit, of how many.
     """
 
-    def __init__(self, source, image, first, count, q_len, block):
+    def __init__(self, source, image, first, count, q_len, block, windows=1, images=1):
         self.source = source
         self.image = image
         self.first = first
@@ -186,9 +244,15 @@ class BiasUnits(nl.NKIObject):
         self.q_len = q_len
         self.block = block
         self.blocks = ceil_div(q_len, block)
+        self.windows = windows
+        self.images = images
 
     def unit(self, index):
         """The `ScoreBias` of a unit; the one before it may still be in use."""
+        if self.windows > 1:
+            past = index * self.windows
+            windows = min(self.windows, self.images - past)
+            return self.source.windows(self.image + past, windows, self.first, self.count)
         start = index % self.blocks * self.block
         size = min(self.block, self.q_len - start)
         image = self.image + index // self.blocks
@@ -237,14 +301,48 @@ class DenseBias(nl.NKIObject):
                     tiles.append(self.tile(here, low, high, token + query, rows))
                 else:
                     tiles.append(tiles[0])
-            self.bias = ScoreBias(tiles, self.scaling)
+            self.bias = ScoreBias(tiles, self.scaling, heads == 1)
+        return self.bias
+
+    def windows(self, image, count, first, heads):
+        """The bias of `count` whole images that share a tile, for heads [first, first + heads).
+
+        Of what all images share there is as much as for a full tile, so that all units have it.
+        """
+        mask = self.mask
+        k_len = mask.shape[3]
+        span = window_span(k_len)
+        here = 0
+        made = windows_per_tile(k_len)
+        if mask.shape[0] > 1:
+            here = image
+            made = count
+        low = first if mask.shape[1] > 1 else 0
+        high = first + heads if mask.shape[1] > 1 else 1
+        key = (here, low, high, made)
+        if self.key != key:
+            self.key = key
+            self.bias = None
+            tile = window_tile(high - low, k_len, self.dtype)
+            for window in range(made):
+                each = here + window if mask.shape[0] > 1 else 0
+                base = window * span
+                self.load(tile[base : base + k_len, 0 : high - low, :], each, low, high, 0)
+            self.bias = ScoreBias([tile], self.scaling, mask.shape[1] == 1, span)
+        if count == 1:
+            return ScoreBias(self.bias.tiles, self.scaling, mask.shape[1] == 1)
         return self.bias
 
     def tile(self, image, low, high, token, rows):
         """HBM -> SBUF [rows, heads, keys] of one tile of queries, masked values finite."""
+        tile = nl.ndarray((rows, high - low, self.mask.shape[3]), dtype=self.dtype, buffer=nl.sbuf)
+        self.load(tile, image, low, high, token)
+        return tile
+
+    def load(self, tile, image, low, high, token):
+        """HBM -> SBUF tile [rows, heads, keys] for the queries from `token` on."""
         mask = self.mask
-        k_len = mask.shape[3]
-        tile = nl.ndarray((rows, high - low, k_len), dtype=self.dtype, buffer=nl.sbuf)
+        rows, _, k_len = tile.shape
         step = max(1, BIAS_STAGE // (k_len * 4))
         for head in range(low, high, step):
             last = min(head + step, high)
@@ -267,7 +365,6 @@ class DenseBias(nl.NKIObject):
             else:
                 fill = self.scaling.fill
                 nisa.activation(dst=target, op=nl.copy, data=loaded, scale=fill, bias=-fill)
-        return tile
 
 
 class LengthBias(nl.NKIObject):
@@ -300,7 +397,25 @@ class LengthBias(nl.NKIObject):
         tiles = []
         for _ in range(ceil_div(size, PARTITIONS)):
             tiles.append(self.tile)
-        return ScoreBias(tiles, self.scaling)
+        return ScoreBias(tiles, self.scaling, True)
+
+    def windows(self, image, count, first, heads):
+        """The bias of `count` images that share a tile, whatever the heads."""
+        self.forget()
+        k_len = self.positions.shape[1]
+        span = window_span(k_len)
+        tile = window_tile(1, k_len, self.dtype)
+        for window in range(count):
+            rows = slice(window * span, window * span + k_len)
+            length = load_row(self.kv_lens, image + window, 1)
+            mask_where(
+                tile[rows, 0, :],
+                self.positions[rows, :],
+                nl.greater_equal,
+                length[rows, :],
+                self.scaling.fill,
+            )
+        return ScoreBias([tile], self.scaling, True, span if count > 1 else 0)
 
 
 class SegmentBias(nl.NKIObject):
@@ -335,7 +450,17 @@ class SegmentBias(nl.NKIObject):
                 self.scaling.fill,
             )
             tiles.append(tile)
-        return ScoreBias(tiles, self.scaling)
+        return ScoreBias(tiles, self.scaling, True)
+
+
+def window_tile(heads, k_len, dtype):
+    """SBUF [128, heads and some spare ones, keys], where each of several images begins a span of
+    partitions. From the last head on, the tensor engine takes up as many columns as a span has."""
+    spare = ceil_div(window_span(k_len) - k_len, k_len)
+    tile = nl.ndarray((PARTITIONS, heads + spare, k_len), dtype=dtype, buffer=nl.sbuf)
+    if spare > 0:
+        nisa.memset(dst=tile[:, heads:, :], value=0.0, engine=nisa.engine.gpsimd)
+    return tile
 
 
 def mask_where(dst, values, comparison, operand, fill):

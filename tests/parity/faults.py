@@ -85,6 +85,8 @@ ADA = dict(tokens=65, width=200, batch=3)
 SUM = dict(ADA, residual=True, gate=True)
 BLOCK = dict(tokens=17, width=136, heads=2, head_dim=32, hidden=200, batch=2, layer_scale=True)
 ROTATED = dict(BLOCK, tokens=50, rope="half", prefix=2)
+# Two images share a tile, the third has one of its own.
+WINDOWS = dict(BLOCK, tokens=49, batch=3, mask="bias", axes="BHQ")
 # Heads of a size that is made as rows, so that the rotation is too.
 ROTATED_ROWS = dict(ROTATED, head_dim=40)
 NORMED = dict(BLOCK, heads=3, qk_norm="layer")
@@ -399,7 +401,7 @@ FAULTS = [
     ),
     Fault(
         "attention", "bias left out of the maxima", "attention.py",
-        "self.bias.add_rows(psum[:, head - first, :], head, tile, low)", "pass",
+        "self.bias.add_rows(target, start, tile, low, window)", "pass",
         dict(BIASED, mask="huge"),
     ),
     Fault(
@@ -409,7 +411,7 @@ FAULTS = [
     ),
     Fault(
         "attention", "bias of the first head for all", "score_bias.py",
-        "0 if shared else head, :]", "0, :]", BIASED, "bf16",
+        "0 if self.shared else head, :]", "0, :]", BIASED, "bf16",
     ),
     Fault(
         "attention", "bias of the first image for all", "score_bias.py",
@@ -558,12 +560,12 @@ FAULTS = [
     Fault(
         "vit_block", "keys of the first image for all", "block.py",
         "keys.tokens(token, token + form.length)", "keys.tokens(0, form.length)",
-        dict(BLOCK, batch=3), "bf16",
+        dict(BLOCK, tokens=65, batch=3), "bf16",
     ),
     Fault(
         "vit_block", "last key ignored", "block.py",
         "keys.tokens(token, token + form.length)", "keys.tokens(token, token + form.length - 1)",
-        dict(BLOCK, tokens=50), "bf16",
+        dict(BLOCK, tokens=65), "bf16",
     ),
     Fault(
         "vit_block", "attention scale forgotten", "block.py",
@@ -755,18 +757,53 @@ FAULTS = [
     ),
     Fault(
         "vit_block", "key lengths of the first image for all", "block.py",
-        "BiasUnits(batch.source, image,", "BiasUnits(batch.source, 0,",
+        "batch.source, image, first, heads,", "batch.source, 0, first, heads,",
         dict(BLOCK, tokens=600, lens=(600, 5)), "bf16",
     ),
     Fault(
         "vit_block", "mask of the first image for all", "score_bias.py",
         "here = image if batch > 1 else 0", "here = 0",
-        dict(BLOCK, mask="bias", axes="B1Q"), "bf16",
+        dict(BLOCK, tokens=65, mask="bias", axes="B1Q"), "bf16",
+    ),
+    Fault(
+        "vit_block", "mask of the first image of a tile for all", "score_bias.py",
+        "each = here + window if mask.shape[0] > 1 else 0", "each = here",
+        WINDOWS, "bf16",
+    ),
+    Fault(
+        "vit_block", "mask of the first tile of images for all", "score_bias.py",
+        "            here = image\n", "            here = 0\n", WINDOWS, "bf16",
+    ),
+    Fault(
+        "vit_block", "key lengths of the first image of a tile for all", "score_bias.py",
+        "load_row(self.kv_lens, image + window, 1)", "load_row(self.kv_lens, image, 1)",
+        dict(WINDOWS, mask=None, lens=(49, 3, 20)), "bf16",
+    ),
+    Fault(
+        "vit_block", "values of the first image of a tile for all", "attention.py",
+        "moving=self.values[base : base + self.k_len, 0, head, :]",
+        "moving=self.values[0 : self.k_len, 0, head, :]", WINDOWS, "bf16",
+    ),
+    Fault(
+        "vit_block", "keys of the first image of a tile for all", "attention.py",
+        "stationary=self.keys.stationary(head, window, low, count)",
+        "stationary=self.keys.stationary(head, 0, low, count).broadcast(1, window + 1)"
+        " if window > 0 else self.keys.stationary(head, window, low, count)",
+        WINDOWS, "bf16",
+    ),
+    Fault(
+        "vit_block", "first image of a tile before the others", "attention.py",
+        "            step = late - (windows - 1 - window)\n", "            step = late - window\n",
+        WINDOWS, "bf16",
+    ),
+    Fault(
+        "vit_block", "maxima of the first image of a tile for all", "attention.py",
+        "        low = window * self.queries.span\n", "        low = 0\n",
+        dict(WINDOWS, logits=1e4), "bf16",
     ),
     Fault(
         "vit_block", "mask of the first heads for all", "block.py",
-        "BiasUnits(batch.source, image, first, heads,",
-        "BiasUnits(batch.source, image, 0, heads,",
+        "batch.source, image, first, heads,", "batch.source, image, 0, heads,",
         dict(BLOCK, heads=70, batch=1, mask="bool", axes="1HQ"), "bf16",
     ),
     Fault(
