@@ -174,23 +174,25 @@ class ScoreBias(nl.NKIObject):
 
 
 class BiasUnits(nl.NKIObject):
-    """The biases of the units of `attend`, which are the blocks of queries of images from `image`
-    on, for heads [first, first + count). source: see `bias_source`.
+    """The biases of the units of `attend`, which are the blocks of queries [begin, end) of images
+    from `image` on, for heads [first, first + count); begin starts a tile. source: see
+    `bias_source`.
     """
 
-    def __init__(self, source, image, first, count, q_len, block):
+    def __init__(self, source, image, first, count, begin, end, block):
         self.source = source
         self.image = image
         self.first = first
         self.count = count
-        self.q_len = q_len
+        self.begin = begin
+        self.end = end
         self.block = block
-        self.blocks = ceil_div(q_len, block)
+        self.blocks = ceil_div(end - begin, block)
 
     def unit(self, index):
         """The `ScoreBias` of a unit; the one before it may still be in use."""
-        start = index % self.blocks * self.block
-        size = min(self.block, self.q_len - start)
+        start = self.begin + index % self.blocks * self.block
+        size = min(self.block, self.end - start)
         image = self.image + index // self.blocks
         return self.source.unit(image, self.first, self.count, start, size)
 
