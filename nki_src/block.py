@@ -822,9 +822,8 @@ class ImageColumns(nl.NKIObject):
 
     rows: SBUF [128, images * tiles, embed], set by who makes them; columns: [128, chunks of embed,
     count], for `count` tokens, [`Form.begin`, `Form.end`) of each image. A unit is a
-    block of queries of an image; `push` turns one as soon
-    as it is complete, if the columns exist from the start (`Form.flight`). `finish` returns the
-    columns.
+    block of queries of an image; `push` turns one as soon as it is complete, if the columns exist
+    from the start (`Form.flight`). `finish` returns the columns.
     """
 
     def __init__(self, count, form):
