@@ -266,16 +266,19 @@ def scaled_row(vector, scale):
 class Form(nl.NKIObject):
     """What all groups and layers of a launch have in common.
 
-    length, heads, dim: tokens an image, heads and their size; options: `Options`; dtype: of x;
+    length, heads, dim: tokens an image, heads and their size; begin, end: the tokens [begin, end)
+    of each image whose rows this program makes, from all of its keys and values: all, unless two
+    programs share one image; begin starts a tile; options: `Options`; dtype: of x;
     as_rows: whether queries and keys are made as rows (heads.py); rotation: the `Rotation` of those
     made as columns, or None; images, heads_pass, block, flight, beside: see
     `limits.vit_block_plan`; selectors: `attention.shift_selectors` of such passes; ring: the
     `WeightRing` of the weights of `Rest`, or None.
     """
 
-    def __init__(self, length, dim, options, dtype, plan, queries, selectors, ring):
+    def __init__(self, length, share, dim, options, dtype, plan, queries, selectors, ring):
         images, heads_pass, block, flight, beside = plan
         self.length = length
+        self.begin, self.end = share
         self.heads = options.num_heads
         self.dim = dim
         self.options = options
@@ -294,6 +297,8 @@ class Form(nl.NKIObject):
         self.heads_pass = heads_pass
         self.block = block
         self.flight = flight
+        # Whether rows stay on the chip from layer to layer: not those that another program makes.
+        self.keeps = flight and self.end - self.begin == length
         self.beside = beside
         self.selectors = selectors
         self.ring = ring
@@ -316,20 +321,26 @@ class Batch(nl.NKIObject):
 
 class Group(nl.NKIObject):
     """Images whose tokens are worked on together: `count` tokens from row `first` of x and out of
-    their `Batch`.
+    their `Batch`. `Attention` reads all of them; it leaves, and `Rest` takes and makes, the rows
+    [begin, begin + own) of the group (`Form`): all, or those that start with a tile of one image.
 
+    met: whether rows that `Attention` reads are made by another program in the layer before, which
+    is met before they are read, and again before they are overwritten;
     rows: SBUF [128, tiles, width] in the dtype of x, or None if they are read tile by tile and
     twice, because SBUF has no room for them;
     normed: `NormColumns` that the layer before has begun, or None; attended: what `Attention`
     leaves for `Rest`, an `ImageColumns`, made by it unless it is `lasting`.
     """
 
-    def __init__(self, batch, first, count):
+    def __init__(self, batch, first, images, form):
         self.batch = batch
         self.x = batch.x
         self.out = batch.out
         self.first = first
-        self.count = count
+        self.count = images * form.length
+        self.begin = form.begin
+        self.own = images * (form.end - form.begin)
+        self.met = False
         self.rows = None
         self.normed = None
         self.attended = None
@@ -342,13 +353,28 @@ class Group(nl.NKIObject):
 
     def copy(self):
         """Copy x to out and go on from there."""
-        last = self.first + self.count
-        nisa.dma_copy(dst=self.out[self.first : last, :], src=self.x[self.first : last, :])
+        first = self.first + self.begin
+        last = first + self.own
+        nisa.dma_copy(dst=self.out[first:last, :], src=self.x[first:last, :])
+        self.read_out()
+
+    def read_out(self):
+        """From now on, read what has been written to out."""
         self.x = self.out
+        self.met = self.own < self.count
+
+    def meet(self):
+        """Wait for the other program, if it makes some of the rows that are read."""
+        if self.met:
+            nisa.core_barrier(data=self.out, cores=(0, 1))
+
+    def writer(self):
+        """`Store` of the rows that are made."""
+        return Store(self.out, self.first + self.begin)
 
     def store(self):
         """Write the rows of the group to out."""
-        store = Store(self.out, self.first)
+        store = self.writer()
         for tile in range(ceil_div(self.count, PARTITIONS)):
             store.push(self.tile(tile))
 
@@ -412,7 +438,7 @@ class Attention(nl.NKIObject):
         part = (stage - 1) % 4
         if part < 3:
             return 1.0 * count * chunks * ceil_div(form.heads_pass * form.dim, PARTITIONS)
-        return 5.5 * count * ceil_div(form.length, PARTITIONS) * form.heads_pass / 2
+        return 5.5 * self.group.own * ceil_div(form.length, PARTITIONS) * form.heads_pass / 2
 
     def delay(self, stage):
         """Cycles of the tensor engine between two steps."""
@@ -427,7 +453,8 @@ class Attention(nl.NKIObject):
         if stage == 0:
             # Made first, so that what it leaves free is in one piece when later tiles are gone.
             if group.attended == None:
-                group.attended = ImageColumns(group.count, form)
+                group.attended = ImageColumns(group.own, form)
+            group.meet()
             return open_norm(group, self.vectors, form)
         if stage == self.stages - 1 and self.following != None:
             return open_norm(self.following, self.vectors, form)
@@ -441,6 +468,8 @@ class Attention(nl.NKIObject):
         if part == 0 and first == 0:
             self.columns = group.normed.columns
             group.normed = None
+            # All rows are read.
+            group.meet()
             batch = group.batch
             if form.as_rows:
                 self.shape = form.options.head_shape(self.weights, form.dim, batch.cos, batch.sin)
@@ -511,7 +540,8 @@ class Attention(nl.NKIObject):
         bias = None if self.biases == None else self.biases.unit(0)
         length = self.form.length
         shared = windows_per_tile(length)
-        queries = self.queries.result.tokens(0, min(self.block, length))
+        begin = self.form.begin
+        queries = self.queries.result.tokens(begin, min(begin + self.block, self.form.end))
         keys = self.keys.result.tokens(0, length)
         if shared > 1:
             count = min(shared, self.group.count // length)
@@ -530,7 +560,15 @@ class Attention(nl.NKIObject):
         images = self.group.count // form.length
         windows = min(windows_per_tile(form.length), images)
         return BiasUnits(
-            batch.source, image, first, heads, form.length, self.block, windows, images
+            batch.source,
+            image,
+            first,
+            heads,
+            form.begin,
+            form.end,
+            self.block,
+            windows,
+            images,
         )
 
     def open_attend(self, first, heads):
@@ -538,6 +576,7 @@ class Attention(nl.NKIObject):
         form = self.form
         group = self.group
         tiles = ceil_div(form.length, PARTITIONS)
+        made = ceil_div(form.end - form.begin, PARTITIONS)
         images = group.count // form.length
         dim = form.dim
         queries = self.queries.result
@@ -552,7 +591,7 @@ class Attention(nl.NKIObject):
             self.columns = None
         if first == 0:
             group.attended.rows = nl.ndarray(
-                (PARTITIONS, window_units(images, form.length) * tiles, form.heads * dim),
+                (PARTITIONS, window_units(images, form.length) * made, form.heads * dim),
                 dtype=form.dtype,
                 buffer=nl.sbuf,
             )
@@ -574,9 +613,9 @@ class Attention(nl.NKIObject):
         for image in range(images if shared == 1 else 0):
             token = image * form.length
             tile = image * tiles
-            for start in range(0, form.length, self.block):
-                size = min(self.block, form.length - start)
-                begin = tile + start // PARTITIONS
+            for start in range(form.begin, form.end, self.block):
+                size = min(self.block, form.end - start)
+                begin = image * made + (start - form.begin) // PARTITIONS
                 units.append(
                     (
                         rows[:, begin : begin + ceil_div(size, PARTITIONS), :, :],
@@ -651,7 +690,7 @@ class Rest(nl.NKIObject):
         self.vectors = vectors
         self.form = form
         self.then = then
-        self.stages = 4 * ceil_div(group.count, form.block)
+        self.stages = 4 * ceil_div(group.own, form.block)
         self.attended = None
         self.stream = None
         self.normed = None
@@ -661,7 +700,7 @@ class Rest(nl.NKIObject):
 
     def weight(self, stage):
         """About the cycles of the tensor engine."""
-        size = min(self.form.block, self.group.count)
+        size = min(self.form.block, self.group.own)
         embed, width = self.weights["proj_weight"].shape
         chunks = ceil_div(width, PARTITIONS)
         part = stage % 4
@@ -683,7 +722,7 @@ class Rest(nl.NKIObject):
         form = self.form
         group = self.group
         start = stage // 4 * form.block
-        size = min(form.block, group.count - start)
+        size = min(form.block, group.own - start)
         part = stage % 4
         if part == 0:
             return self.open_projection(start, size)
@@ -698,7 +737,8 @@ class Rest(nl.NKIObject):
         return self.open_output(start, size)
 
     def open_projection(self, start, size):
-        """Projection and residual of the tokens [start, start + size), pushed into norm2."""
+        """Projection and residual of tokens [start, start + size) of those that are made, pushed
+        into norm2."""
         form = self.form
         group = self.group
         weights = self.weights
@@ -707,7 +747,7 @@ class Rest(nl.NKIObject):
             if not group.lasting:
                 group.attended = None
         vectors = self.vectors
-        self.stream = residual_rows(group, start, size, vectors.proj_bias)
+        self.stream = residual_rows(group, group.begin + start, size, vectors.proj_bias)
         width = self.stream.shape[2]
         self.normed = NormColumns(
             width,
@@ -738,22 +778,23 @@ class Rest(nl.NKIObject):
         form = self.form
         group = self.group
         weights = self.weights
-        if start + size == group.count:
+        last = start + size == group.own
+        if last:
             self.attended = None
         hidden = self.hidden.finish()
         stream = self.stream
         self.hidden = None
         self.stream = None
         if group.rows == None:
-            if start + size == group.count:
-                # The next layer reads what this one writes.
-                group.x = group.out
             result = nl.ndarray(stream.shape, dtype=form.dtype, buffer=nl.sbuf)
         else:
-            first = start // PARTITIONS
+            first = (group.begin + start) // PARTITIONS
             result = group.rows[:, first : first + stream.shape[1], :]
-            if start + size == group.count and self.then != None and self.then.leaves:
+            if last and self.then != None and self.then.leaves:
                 group.rows = None
+        if last and group.rows == None:
+            # The next layer reads what this one writes.
+            group.read_out()
         return RowsProjection(
             result,
             hidden,
@@ -855,21 +896,21 @@ class ImageColumns(nl.NKIObject):
     as columns with images packed.
 
     rows: SBUF [128, units * tiles, embed], set by who makes them; columns: [128, chunks of embed,
-    count], for `count` tokens. A unit is a block of queries of an image, or all images of a tile;
-    `push` turns one as soon as it is complete, if the columns exist from the start (`Form.flight`).
-    `finish` returns the columns.
+    count], for `count` tokens, [`Form.begin`, `Form.end`) of each image. A unit is a block of
+    queries of an image, or all images of a tile; `push` turns one as soon as it is complete, if the
+    columns exist from the start (`Form.flight`). `finish` returns the columns.
     """
 
     def __init__(self, count, form):
         self.rows = None
         self.embed = form.heads * form.dim
-        self.length = form.length
+        self.length = form.end - form.begin
         self.count = count
         self.dtype = form.dtype
         self.block = query_block(form.length, form.length, dtype_bytes(form.dtype))
-        self.blocks = ceil_div(form.length, self.block)
-        self.tiles = ceil_div(form.length, PARTITIONS)
-        self.shared = windows_per_tile(form.length)
+        self.blocks = ceil_div(self.length, self.block)
+        self.tiles = ceil_div(self.length, PARTITIONS)
+        self.shared = windows_per_tile(self.length)
         self.columns = None
         if form.flight:
             self.allocate()

@@ -1,9 +1,14 @@
 """Blocks one after another for a batch of images: what `vit_block` and `vit_encoder` launch.
 
 A chunk of images, two groups at a time, passes through all layers before the next chunk begins, so
-its rows stay on the chip from layer to layer while they fit (`Form.flight`); otherwise they go
+its rows stay on the chip from layer to layer while they fit (`Form.keeps`); otherwise they go
 through the output in HBM. `Rest` of one group is issued with `Attention` of the group that
 follows it, also across layers.
+
+Two programs (LNC 2) share the images of the batch. One image alone, of more than a row tile, they
+share by row tiles: both read all rows and make all keys and values, each does the rest for its own
+tokens and writes their rows. From the second layer on both read the rows in the output, and meet
+twice a layer: when all rows are written, and when all are read.
 
 Instructions: everything is unrolled while that stays below `limits.INSTRUCTIONS_MAX`. Above it the
 layers become a loop on the device, with as many of them in an iteration as keep the launch below
@@ -25,11 +30,17 @@ from .block import (
     ImageColumns,
     Rest,
     RestVectors,
-    Store,
     blocks_of,
     layer_of,
 )
-from .limits import INSTRUCTIONS_MAX, block_instructions, ceil_div, ring_slots, vit_block_plan
+from .limits import (
+    INSTRUCTIONS_MAX,
+    PARTITIONS,
+    block_instructions,
+    ceil_div,
+    ring_slots,
+    vit_block_plan,
+)
 from .project import WeightRing
 from .schedule import run
 from .score_bias import bias_source
@@ -45,6 +56,11 @@ def encode(x, weights, layers, options):
     gated = weights["gate_weight"] != None
     item = dtype_bytes(x.dtype)
     begin, end = program_share(batch, 1)
+    share = (0, length)
+    if batch == 1 and length > PARTITIONS:
+        # Each program has a tile at least.
+        begin, end = 0, 1
+        share = program_share(length, PARTITIONS)
     count = end - begin
     queries = options.queries(weights, dim)
     sizes = (
@@ -70,7 +86,7 @@ def encode(x, weights, layers, options):
     if flight:
         slots, room = ring_slots(width, hidden, embed, item, gated)
         ring = WeightRing(slots, room, x.dtype)
-    form = Form(length, dim, options, x.dtype, plan, queries, selectors, ring)
+    form = Form(length, share, dim, options, x.dtype, plan, queries, selectors, ring)
     size = images + beside
     full = count // size
     launch = Launch(x, out, weights, layers, form, begin, size)
@@ -127,8 +143,8 @@ class Launch(nl.NKIObject):
             last = min(form.images, self.size - 1)
         groups = []
         if last < self.size:
-            groups.append(Group(batch, 0, (self.size - last) * form.length))
-        groups.append(Group(batch, (self.size - last) * form.length, last * form.length))
+            groups.append(Group(batch, 0, self.size - last, form))
+        groups.append(Group(batch, (self.size - last) * form.length, last, form))
         return groups
 
     def source(self, mask, kv_lens):
@@ -226,8 +242,8 @@ class Launch(nl.NKIObject):
                 upcoming = layer_after(items, index)
                 if upcoming != None and form.flight:
                     following_vectors = AttentionVectors(layer_of(self.weights, upcoming), form)
-            then = Store(group.out, group.first)
-            if layer + 1 < self.layers and form.flight:
+            then = group.writer()
+            if layer + 1 < self.layers and form.keeps:
                 then = Feed(group, following_vectors, form)
             rest = Rest(group, weights, rest_vectors, form, then)
         run(rest, None)
@@ -235,21 +251,21 @@ class Launch(nl.NKIObject):
     def chunk(self, chunk):
         """All layers of a chunk, an int or a register, as a loop on the device.
 
-        In flight an iteration begins when the attention of the first group is done and ends with
-        its attention of the next layer, beside the rest of the last group.
+        If rows stay on the chip an iteration begins when the attention of the first group is done
+        and ends with its attention of the next layer, beside the rest of the last group.
         """
         form = self.form
         self.groups = self.open_groups(self.loop_batch(chunk))
         for group in self.groups:
-            if form.flight:
+            if form.keeps:
                 group.load()
-                group.attended = ImageColumns(group.count, form)
+                group.attended = ImageColumns(group.own, form)
                 group.lasting = True
             else:
                 group.copy()
         # `loops` iterations of `unit` layers, then what is left, at least one layer.
         loops = (self.layers - 1) // self.unit
-        if form.flight:
+        if form.keeps:
             first = layer_of(self.weights, 0)
             run(Attention(self.groups[0], first, AttentionVectors(first, form), form, None), None)
         if loops > 0:
@@ -261,7 +277,7 @@ class Launch(nl.NKIObject):
             layers.append(layer_of(self.weights, layer))
         run(self.up_to_last(layers), None)
         for group in self.groups:
-            if form.flight:
+            if form.keeps:
                 group.store()
         self.groups = None
 
@@ -273,7 +289,7 @@ class Launch(nl.NKIObject):
         for layer in range(self.unit):
             layers.append(layer_of(stack, layer))
         rest = self.up_to_last(layers)
-        if not self.form.flight:
+        if not self.form.keeps:
             run(rest, None)
             return
         weights = layer_of(layer_of(self.nexts, index), 0)
@@ -282,14 +298,14 @@ class Launch(nl.NKIObject):
 
     def up_to_last(self, layers):
         """Layers (a list of parameters) up to `Rest` of the last group in the last of them, which
-        is returned. In flight the attention of the first group in the first layer is already
-        there."""
+        is returned. If rows stay on the chip the attention of the first group in the first layer
+        is already there."""
         form = self.form
         if form.ring != None:
             # Every iteration of a loop on the device uses the same addresses.
             form.ring.next = 0
         source = self.groups[0].batch.source
-        if source != None and not form.flight:
+        if source != None and not form.keeps:
             # And begins with attention, whose tiles must not be those of the iteration before.
             source.forget()
         rest = None
@@ -300,23 +316,23 @@ class Launch(nl.NKIObject):
             following_vectors = None
             for number in range(len(self.groups)):
                 group = self.groups[number]
-                if not form.flight:
+                if not form.keeps:
                     if rest != None:
                         run(rest, None)
                     rest = None
                     rest_vectors = None
                 if vectors == None:
                     vectors = AttentionVectors(weights, form)
-                if index > 0 or number > 0 or not form.flight:
+                if index > 0 or number > 0 or not form.keeps:
                     run_beside(rest, Attention(group, weights, vectors, form, None), form)
-                if not form.flight:
+                if not form.keeps:
                     vectors = None
                 if rest_vectors == None:
                     rest_vectors = RestVectors(weights, form)
-                    if index + 1 < len(layers) and form.flight:
+                    if index + 1 < len(layers) and form.keeps:
                         following_vectors = AttentionVectors(layers[index + 1], form)
-                then = None if form.flight else Store(group.out, group.first)
-                if form.flight and index + 1 < len(layers):
+                then = None if form.keeps else group.writer()
+                if form.keeps and index + 1 < len(layers):
                     then = Feed(group, following_vectors, form)
                 rest = Rest(group, weights, rest_vectors, form, then)
             vectors = following_vectors

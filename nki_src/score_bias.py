@@ -231,19 +231,20 @@ class ScoreBias(nl.NKIObject):
 
 
 class BiasUnits(nl.NKIObject):
-    """The biases of the units of `attend`, which are the blocks of queries of images from `image`
-    on, for heads [first, first + count). source: see `bias_source`. windows, images: how many
-    images share a unit, of how many.
+    """The biases of the units of `attend`, which are the blocks of queries [begin, end) of images
+    from `image` on, for heads [first, first + count); begin starts a tile. source: see
+    `bias_source`. windows, images: how many images share a unit, of how many.
     """
 
-    def __init__(self, source, image, first, count, q_len, block, windows=1, images=1):
+    def __init__(self, source, image, first, count, begin, end, block, windows=1, images=1):
         self.source = source
         self.image = image
         self.first = first
         self.count = count
-        self.q_len = q_len
+        self.begin = begin
+        self.end = end
         self.block = block
-        self.blocks = ceil_div(q_len, block)
+        self.blocks = ceil_div(end - begin, block)
         self.windows = windows
         self.images = images
 
@@ -253,8 +254,8 @@ class BiasUnits(nl.NKIObject):
             past = index * self.windows
             windows = min(self.windows, self.images - past)
             return self.source.windows(self.image + past, windows, self.first, self.count)
-        start = index % self.blocks * self.block
-        size = min(self.block, self.q_len - start)
+        start = self.begin + index % self.blocks * self.block
+        size = min(self.block, self.end - start)
         image = self.image + index // self.blocks
         return self.source.unit(image, self.first, self.count, start, size)
 

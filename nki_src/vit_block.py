@@ -7,6 +7,8 @@ Images are processed in groups; block.py has what is done for a group, in two ta
 the order: the second task of a group is issued side by side with the first one of the next group,
 and where unrolling would take too many instructions, images become a loop on the device.
 
+Two programs (LNC 2) share the images, or the row tiles of one image alone.
+
 Between HBM reads of x and the HBM write of the result nothing leaves the chip; the residual
 stream is float32. Engines: TensorE all matmuls and transposes; ScalarE exp, GELU, the squares of
 the norms, and the evictions of transposes, of queries and keys and of attention results; VectorE

@@ -2,7 +2,8 @@
 bit, without the launches and the HBM round trips in between.
 
 Between two blocks the rows of x stay on the chip in the dtype of x while they fit (encoder.py has
-how), weights stream. SBUF: as `vit_block`.
+how), weights stream. Two programs (LNC 2) that share one image exchange its rows through HBM
+between blocks. SBUF: as `vit_block`.
 """
 
 import nki

@@ -77,6 +77,8 @@ CASES = {
     "attention segments": (attention.attention, (*strided(1, 3, 50, 32), None, None, *SEGMENTS)),
     "block images": (vit_block.vit_block, block(3, 50, 2, 32, 96)),
     "block one image": (vit_block.vit_block, block(1, 17, 2, 32, 96)),
+    "block tokens of one image": (vit_block.vit_block, block(1, 300, 2, 32, 96)),
+    "block one image, a tile of one token": (vit_block.vit_block, block(1, 129, 2, 32, 96)),
     "block with tables of images": (
         vit_block.vit_block,
         special_block(batch=3, rope="half", tables="own", qk_norm="rms", full=True, gate=True),

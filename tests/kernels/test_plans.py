@@ -179,6 +179,47 @@ def test_an_encoder_with_options_is_its_blocks(name, dtype, most, plan, monkeypa
     assert torch.equal(vit_encoder.vit_encoder(x, *arguments), expected)
 
 
+SHARED = {
+    **{name: OPTIONS[name] for name in OPTIONS if name != "lengths"},
+    "lengths": dict(lens=(131,), inner_norm="rms"),
+    "segments": dict(segments=(0, 1, 140, 150)),
+    "mask of heads": dict(mask="bool", axes="1HQ"),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+@pytest.mark.parametrize("most", [1, 10**9])
+@pytest.mark.parametrize("plan", [None, (1, 2, 128, False, 0)])
+def test_two_programs_share_the_tokens_of_an_image(name, most, plan, monkeypatch):
+    """To the bit, whatever the layers do, on the chip or through HBM; no race is reported."""
+    shared_image(name, 150, torch.float32, most, plan, monkeypatch)
+
+
+@pytest.mark.parametrize("tokens", [1, 128, 130, 300, 1300])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("most", [1, 10**9])
+def test_two_programs_share_images_of_any_size(tokens, dtype, most, monkeypatch):
+    """An image of one tile is left to one of them; the largest has several blocks of queries.
+
+    Not 129: the emulator sums the products of a tile of one row in another order.
+    """
+    shared_image("mask" if tokens < 1000 else "gate", tokens, dtype, most, None, monkeypatch)
+
+
+def shared_image(name, tokens, dtype, most, plan, monkeypatch):
+    """An encoder of three layers for one image gives the same by one program and by two."""
+    draw = inputs.Draw(dtype, seed=0)
+    arguments = inputs.vit_encoder(
+        draw, layers=3, tokens=tokens, width=WIDTH, heads=HEADS, head_dim=DIM, hidden=HIDDEN,
+        **SHARED[name],
+    )  # fmt: skip
+    if plan is not None:
+        monkeypatch.setattr(encoder, "vit_block_plan", lambda *sizes: plan)
+    monkeypatch.setattr(encoder, "INSTRUCTIONS_MAX", most)
+    one = vit_encoder.vit_encoder(*arguments)
+    assert torch.equal(vit_encoder.vit_encoder[2](*arguments), one)
+
+
 def test_masks_and_tables_of_images_in_loops_on_the_device(monkeypatch):
     draw = inputs.Draw(torch.float32, seed=0)
     arguments = inputs.vit_block(
