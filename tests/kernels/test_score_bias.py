@@ -32,7 +32,7 @@ def all_images(q, k, v, scale, mask, kv_lens, block):
             size = min(block, q_len - start)
             rows = nl.ndarray((128, -(-size // 128), heads, dim), dtype=q.dtype, buffer=nl.sbuf)
             units.append((rows, queries.tokens(start, start + size), keys, values))
-    attention.attend(units, scale, selector, BiasUnits(source, 0, 0, heads, q_len, block))
+    attention.attend(units, scale, selector, BiasUnits(source, 0, 0, heads, 0, q_len, block))
     blocks = -(-q_len // block)
     for index, unit in enumerate(units):
         start = index % blocks * block

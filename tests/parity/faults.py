@@ -507,8 +507,8 @@ FAULTS = [
     ),
     Fault(
         "vit_block", "projection bias dropped", "block.py",
-        "residual_rows(group, start, size, vectors.proj_bias)",
-        "residual_rows(group, start, size, None)", dict(BLOCK, layer_scale=False), "bf16",
+        "residual_rows(group, group.begin + start, size, vectors.proj_bias)",
+        "residual_rows(group, group.begin + start, size, None)", dict(BLOCK, layer_scale=False), "bf16",
     ),
     Fault(
         "vit_block", "projection bias not scaled", "block.py",
@@ -757,7 +757,7 @@ FAULTS = [
     ),
     Fault(
         "vit_block", "key lengths of the first image for all", "block.py",
-        "batch.source, image, first, heads,", "batch.source, 0, first, heads,",
+        "            image,\n            first,\n", "            0,\n            first,\n",
         dict(BLOCK, tokens=600, lens=(600, 5)), "bf16",
     ),
     Fault(
@@ -803,7 +803,7 @@ FAULTS = [
     ),
     Fault(
         "vit_block", "mask of the first heads for all", "block.py",
-        "batch.source, image, first, heads,", "batch.source, image, 0, heads,",
+        "            image,\n            first,\n", "            image,\n            0,\n",
         dict(BLOCK, heads=70, batch=1, mask="bool", axes="1HQ"), "bf16",
     ),
     Fault(
