@@ -508,7 +508,8 @@ FAULTS = [
     Fault(
         "vit_block", "projection bias dropped", "block.py",
         "residual_rows(group, group.begin + start, size, vectors.proj_bias)",
-        "residual_rows(group, group.begin + start, size, None)", dict(BLOCK, layer_scale=False), "bf16",
+        "residual_rows(group, group.begin + start, size, None)",
+        dict(BLOCK, layer_scale=False), "bf16",
     ),
     Fault(
         "vit_block", "projection bias not scaled", "block.py",
