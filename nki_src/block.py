@@ -270,9 +270,9 @@ class Form(nl.NKIObject):
     of each image whose rows this program makes, from all of its keys and values: all, unless two
     programs share one image; begin starts a tile; options: `Options`; dtype: of x;
     as_rows: whether queries and keys are made as rows (heads.py); rotation: the `Rotation` of those
-    made as columns, or None; images, heads_pass, block, flight, beside: see
-    `limits.vit_block_plan`; selectors: `attention.shift_selectors` of such passes; ring: the
-    `WeightRing` of the weights of `Rest`, or None.
+    made as columns, or None; query_block: see `limits.query_block`; images, heads_pass, block,
+    flight, beside: see `limits.vit_block_plan`; selectors: `attention.shift_selectors` of such
+    passes; ring: the `WeightRing` of the weights of `Rest`, or None.
     """
 
     def __init__(self, length, share, dim, options, dtype, plan, queries, selectors, ring):
@@ -286,6 +286,7 @@ class Form(nl.NKIObject):
         self.norm = options.norm
         self.scale = options.attention_scale
         self.dtype = dtype
+        self.query_block = query_block(length, length, dtype_bytes(dtype))
         self.as_rows = queries not in (AS_COLUMNS, AS_TURNED_COLUMNS)
         self.rotation = None
         if queries == AS_TURNED_COLUMNS:
@@ -422,8 +423,6 @@ class Attention(nl.NKIObject):
         self.shape = None
         self.biases = None
         self.maxima = None
-        # Of queries, see `query_block`.
-        self.block = query_block(form.length, form.length, dtype_bytes(form.dtype))
 
     def weight(self, stage):
         """About the cycles of the tensor engine, or what others take instead; the factors here and
@@ -541,7 +540,8 @@ class Attention(nl.NKIObject):
         length = self.form.length
         shared = windows_per_tile(length)
         begin = self.form.begin
-        queries = self.queries.result.tokens(begin, min(begin + self.block, self.form.end))
+        end = min(begin + self.form.query_block, self.form.end)
+        queries = self.queries.result.tokens(begin, end)
         keys = self.keys.result.tokens(0, length)
         if shared > 1:
             count = min(shared, self.group.count // length)
@@ -566,7 +566,7 @@ class Attention(nl.NKIObject):
             heads,
             form.begin,
             form.end,
-            self.block,
+            form.query_block,
             windows,
             images,
         )
@@ -613,8 +613,8 @@ class Attention(nl.NKIObject):
         for image in range(images if shared == 1 else 0):
             token = image * form.length
             tile = image * tiles
-            for start in range(form.begin, form.end, self.block):
-                size = min(self.block, form.end - start)
+            for start in range(form.begin, form.end, form.query_block):
+                size = min(form.query_block, form.end - start)
                 begin = image * made + (start - form.begin) // PARTITIONS
                 units.append(
                     (
@@ -907,7 +907,7 @@ class ImageColumns(nl.NKIObject):
         self.length = form.end - form.begin
         self.count = count
         self.dtype = form.dtype
-        self.block = query_block(form.length, form.length, dtype_bytes(form.dtype))
+        self.block = form.query_block
         self.blocks = ceil_div(self.length, self.block)
         self.tiles = ceil_div(self.length, PARTITIONS)
         self.shared = windows_per_tile(self.length)
@@ -989,10 +989,9 @@ class HeadsProjection(nl.NKIObject):
     """`Heads` of queries or keys, in `result`, from weight columns [first, first + heads * d).
 
     columns: SBUF [128, chunks of width, tokens]; length: tokens of an image; weight: HBM [width,
-    features]; bias: the columns
-    of `AttentionVectors`, from `base` on those of these heads, or None; rotation: `Rotation` or
-    None. A step is one slot of heads for up to WIDE tokens, or the rotation of the slot before,
-    which has left PSUM by then.
+    features]; bias: the columns of `AttentionVectors`, from `base` on those of these heads, or
+    None; rotation: `Rotation` or None. A step is one slot of heads for up to WIDE tokens, or the
+    rotation of the slot before, which has left PSUM by then.
     """
 
     def __init__(self, columns, length, weight, bias, base, first, heads, dim, rotation):
