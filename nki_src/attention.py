@@ -64,6 +64,7 @@ from .limits import (
     spare_tokens,
     window_span,
 )
+from .schedule import Together
 from .score_bias import bias_source
 from .tiles import available_bytes, dtype_bytes, program_share
 
@@ -321,28 +322,6 @@ class Attend(nl.NKIObject):
         for step in range(self.followed, target):
             self.following.step(step)
         self.followed = target
-
-
-class Together(nl.NKIObject):
-    """The steps of `first`, with all steps of `other`, if any, spread over them.
-
-    Each is an object with `steps` and `step(index)`; its steps are issued in order.
-    """
-
-    def __init__(self, first, other):
-        self.first = first
-        self.other = other
-        self.done = 0
-        self.steps = first.steps
-
-    def step(self, index):
-        """Step `index` of `steps`."""
-        self.first.step(index)
-        if self.other != None:
-            target = (index + 1) * self.other.steps // self.steps
-            for step in range(self.done, target):
-                self.other.step(step)
-            self.done = target
 
 
 class Heads(nl.NKIObject):

@@ -25,7 +25,7 @@ For one group:
 import nki.isa as nisa
 import nki.language as nl
 
-from .attention import Attend, Heads, Maxima, Together, head_columns
+from .attention import Attend, Heads, Maxima, head_columns
 from .heads import head_shape
 from .limits import (
     AS_COLUMNS,
@@ -45,10 +45,12 @@ from .norm import FLUSH, NormColumns
 from .project import (
     RowsProjection,
     finish_rows,
+    first_slab,
     load_weight,
     part_of,
 )
 from .rotate import Rotation
+from .schedule import Part, Together
 from .score_bias import BiasUnits
 from .tiles import (
     WIDE,
@@ -330,7 +332,8 @@ class Group(nl.NKIObject):
     rows: SBUF [128, tiles, width] in the dtype of x, or None if they are read tile by tile and
     twice, because SBUF has no room for them;
     normed: `NormColumns` that the layer before has begun, or None; attended: what `Attention`
-    leaves for `Rest`, an `ImageColumns`, made by it unless it is `lasting`.
+    leaves for `Rest`, an `ImageColumns`, made by it unless it is `lasting`; slab: the first slab of
+    the projection of `Rest`, if `Attention` has fetched it, or None.
     """
 
     def __init__(self, batch, first, images, form):
@@ -346,6 +349,7 @@ class Group(nl.NKIObject):
         self.normed = None
         self.attended = None
         self.lasting = False
+        self.slab = None
 
     def load_if(self, flight):
         """Read the rows of the group, if they are kept on the chip."""
@@ -402,18 +406,24 @@ class Group(nl.NKIObject):
 class Attention(nl.NKIObject):
     """The task from the rows of a group to `group.attended`.
 
-    following: the group whose norm1 is its last stage, or None. The norm keeps VectorE and ScalarE
-    as busy as the projection of `Rest` does, so it goes along with its MLP instead.
+    following: the group whose norm1 is made here too, or None; alone: whether no other task is
+    issued with this one. If so that norm is spread over the projections of queries and keys, and
+    weights of the next task are fetched during the last pass. Otherwise it is the last stage: it
+    keeps VectorE and ScalarE as busy as the projection of `Rest` does, so it goes along with the
+    MLP instead.
     """
 
-    def __init__(self, group, weights, vectors, form, following):
+    def __init__(self, group, weights, vectors, form, following=None, alone=False):
         self.group = group
         self.weights = weights
         self.vectors = vectors
         self.form = form
         self.following = following
+        self.alone = alone
         self.stages = 1 + 4 * ceil_div(form.heads, form.heads_pass)
-        if following != None:
+        # Whether norm1 of `following` is the last stage.
+        self.norm_last = following != None and not alone
+        if self.norm_last:
             self.stages += 1
         self.columns = None
         self.rows = None
@@ -421,7 +431,9 @@ class Attention(nl.NKIObject):
         self.keys = None
         self.values = None
         self.shape = None
+        self.norm = None
         self.biases = None
+        self.units = None
         self.maxima = None
 
     def weight(self, stage):
@@ -432,7 +444,7 @@ class Attention(nl.NKIObject):
         chunks = ceil_div(self.weights["qkv_weight"].shape[0], PARTITIONS)
         if stage == 0:
             return (0.1 if self.group.normed != None else 4.0) * count * chunks
-        if stage == self.stages - 1 and self.following != None:
+        if stage == self.stages - 1 and self.norm_last:
             return 4.0 * count * chunks
         part = (stage - 1) % 4
         if part < 3:
@@ -441,7 +453,7 @@ class Attention(nl.NKIObject):
 
     def delay(self, stage):
         """Cycles of the tensor engine between two steps."""
-        if stage == 0 or (stage == self.stages - 1 and self.following != None):
+        if stage == 0 or (stage == self.stages - 1 and self.norm_last):
             return NORM_DELAY
         return 0.0
 
@@ -455,26 +467,56 @@ class Attention(nl.NKIObject):
                 group.attended = ImageColumns(group.own, form)
             group.meet()
             return open_norm(group, self.vectors, form)
-        if stage == self.stages - 1 and self.following != None:
+        if stage == self.stages - 1 and self.norm_last:
             return open_norm(self.following, self.vectors, form)
         first = (stage - 1) // 4 * form.heads_pass
         heads = min(form.heads_pass, form.heads - first)
         part = (stage - 1) % 4
+        if part == 0 and first == 0:
+            self.take_columns()
+        if part < 2:
+            work = self.open_heads(part, first, heads)
+            if part == 0:
+                self.queries = work
+            else:
+                self.keys = work
+            if first == 0 and self.following != None and self.alone:
+                if part == 0:
+                    self.norm = open_norm(self.following, self.vectors, form)
+                return Together(work, Part(self.norm, part, 2))
+            return work
+        if part == 2:
+            self.norm = None
+            self.values = self.open_values(first, heads)
+            if not form.flight:
+                return self.values
+            return Together(self.values, self.open_maxima(first, heads))
+        if self.alone and form.ring != None and first + heads == form.heads:
+            # Nothing else takes parts of the ring until `Rest` does.
+            weight = self.weights["proj_weight"]
+            group.slab = first_slab(weight, form.ring)
+        return self.open_attend(first, heads)
+
+    def take_columns(self):
+        """The columns of the norm, which is over."""
+        form = self.form
+        group = self.group
+        self.columns = group.normed.columns
+        group.normed = None
+        # All rows are read.
+        group.meet()
+        if form.as_rows:
+            batch = group.batch
+            self.shape = form.options.head_shape(self.weights, form.dim, batch.cos, batch.sin)
+            self.shape.begin(batch.image + group.first // form.length)
+
+    def open_heads(self, part, first, heads):
+        """Queries (part 0) or keys (1) of heads [first, first + heads)."""
+        form = self.form
         embed = form.heads * form.dim
         weight = self.weights["qkv_weight"]
-        vectors = self.vectors
-        slot = first // heads_per_chunk(form.dim)
-        if part == 0 and first == 0:
-            self.columns = group.normed.columns
-            group.normed = None
-            # All rows are read.
-            group.meet()
-            batch = group.batch
-            if form.as_rows:
-                self.shape = form.options.head_shape(self.weights, form.dim, batch.cos, batch.sin)
-                self.shape.begin(batch.image + group.first // form.length)
-        if part < 2 and self.shape != None:
-            work = self.shape.work(
+        if self.shape != None:
+            return self.shape.work(
                 part,
                 self.columns,
                 form.length,
@@ -485,70 +527,82 @@ class Attention(nl.NKIObject):
                 heads,
                 form.dim,
             )
-            if part == 0:
-                self.queries = work
-            else:
-                self.keys = work
-            return work
-        if part == 0:
-            low = first * form.dim
-            self.queries = HeadsProjection(
-                self.columns,
-                form.length,
-                weight,
-                vectors.queries,
-                slot,
-                low,
-                heads,
-                form.dim,
-                form.rotation,
-            )
-            return self.queries
-        if part == 1:
-            low = embed + first * form.dim
-            self.keys = HeadsProjection(
-                self.columns,
-                form.length,
-                weight,
-                vectors.keys,
-                slot,
-                low,
-                heads,
-                form.dim,
-                form.rotation,
-            )
-            return self.keys
-        if part == 2:
-            self.values = ValuesProjection(
-                self.columns,
-                form.length,
-                weight,
-                part_of(vectors.values, PARTITIONS, first * form.dim, (first + heads) * form.dim),
-                2 * embed + first * form.dim,
-                heads,
-                form.dim,
-            )
-            if not form.flight:
-                return self.values
-            return Together(self.values, self.open_maxima(first, heads))
-        return self.open_attend(first, heads)
+        return HeadsProjection(
+            self.columns,
+            form.length,
+            weight,
+            self.vectors.queries if part == 0 else self.vectors.keys,
+            first // heads_per_chunk(form.dim),
+            part * embed + first * form.dim,
+            heads,
+            form.dim,
+            form.rotation,
+        )
+
+    def open_values(self, first, heads):
+        """Values of heads [first, first + heads)."""
+        form = self.form
+        low = first * form.dim
+        return ValuesProjection(
+            self.columns,
+            form.length,
+            self.weights["qkv_weight"],
+            part_of(self.vectors.values, PARTITIONS, low, low + heads * form.dim),
+            2 * form.heads * form.dim + low,
+            heads,
+            form.dim,
+        )
 
     def open_maxima(self, first, heads):
         """The maxima of the first unit, which need no values."""
+        self.units = self.open_units()
         self.biases = self.score_biases(first, heads)
         bias = None if self.biases == None else self.biases.unit(0)
-        length = self.form.length
-        shared = windows_per_tile(length)
-        begin = self.form.begin
-        end = min(begin + self.form.query_block, self.form.end)
-        queries = self.queries.result.tokens(begin, end)
-        keys = self.keys.result.tokens(0, length)
-        if shared > 1:
-            count = min(shared, self.group.count // length)
-            queries = self.queries.result.images(0, count, length)
-            keys = self.keys.result.images(0, count, length)
+        queries, keys = self.units[0][0:2]
         self.maxima = Maxima(queries, keys, self.form.scale, bias)
         return self.maxima
+
+    def open_units(self):
+        """What `Attend` computes one by one, a block of queries of an image or the images that
+        share a tile, as (queries, keys, tiles of its rows, tiles of its values): the first two
+        `Heads`, the others (first, end)."""
+        form = self.form
+        length = form.length
+        queries = self.queries.result
+        keys = self.keys.result
+        images = self.group.count // length
+        shared = windows_per_tile(length)
+        units = []
+        if shared > 1:
+            for unit in range(window_units(images, length)):
+                first = unit * shared
+                count = min(shared, images - first)
+                tile = (unit, unit + 1)
+                units.append(
+                    (
+                        queries.images(first, count, length),
+                        keys.images(first, count, length),
+                        tile,
+                        tile,
+                    )
+                )
+            return units
+        made = ceil_div(form.end - form.begin, PARTITIONS)
+        tiles = ceil_div(length, PARTITIONS)
+        for image in range(images):
+            token = image * length
+            for start in range(form.begin, form.end, form.query_block):
+                size = min(form.query_block, form.end - start)
+                row = image * made + (start - form.begin) // PARTITIONS
+                units.append(
+                    (
+                        queries.tokens(token + start, token + start + size),
+                        keys.tokens(token, token + length),
+                        (row, row + ceil_div(size, PARTITIONS)),
+                        (image * tiles, (image + 1) * tiles),
+                    )
+                )
+        return units
 
     def score_biases(self, first, heads):
         """The biases of the units for heads [first, first + heads), or None."""
@@ -575,13 +629,10 @@ class Attention(nl.NKIObject):
         """Attention of heads [first, first + heads) of all images."""
         form = self.form
         group = self.group
-        tiles = ceil_div(form.length, PARTITIONS)
-        made = ceil_div(form.end - form.begin, PARTITIONS)
-        images = group.count // form.length
         dim = form.dim
-        queries = self.queries.result
-        keys = self.keys.result
         values = self.values.values
+        if self.units == None:
+            self.units = self.open_units()
         self.queries = None
         self.keys = None
         self.values = None
@@ -590,40 +641,20 @@ class Attention(nl.NKIObject):
             # Gone before the rows come.
             self.columns = None
         if first == 0:
-            group.attended.rows = nl.ndarray(
-                (PARTITIONS, window_units(images, form.length) * made, form.heads * dim),
-                dtype=form.dtype,
-                buffer=nl.sbuf,
-            )
+            group.attended.allocate_rows()
         rows = group.attended.rows[:, :, first * dim : (first + heads) * dim]
         rows = rows.reshape_dim(2, (heads, dim))
-        shared = windows_per_tile(form.length)
         units = []
-        for unit in range(window_units(images, form.length) if shared > 1 else 0):
-            first_image = unit * shared
-            count = min(shared, images - first_image)
+        for queries, keys, made, read in self.units:
             units.append(
                 (
-                    rows[:, unit : unit + 1, :, :],
-                    queries.images(first_image, count, form.length),
-                    keys.images(first_image, count, form.length),
-                    values[:, unit : unit + 1, :, :],
+                    rows[:, made[0] : made[1], :, :],
+                    queries,
+                    keys,
+                    values[:, read[0] : read[1], :, :],
                 )
             )
-        for image in range(images if shared == 1 else 0):
-            token = image * form.length
-            tile = image * tiles
-            for start in range(form.begin, form.end, form.query_block):
-                size = min(form.query_block, form.end - start)
-                begin = image * made + (start - form.begin) // PARTITIONS
-                units.append(
-                    (
-                        rows[:, begin : begin + ceil_div(size, PARTITIONS), :, :],
-                        queries.tokens(token + start, token + start + size),
-                        keys.tokens(token, token + form.length),
-                        values[:, tile : tile + tiles, :, :],
-                    )
-                )
+        self.units = None
         selector = form.selectors[0] if heads == form.heads_pass else form.selectors[1]
         if not form.flight:
             return AttendEach(units, form.scale, selector, self.score_biases(first, heads))
@@ -760,6 +791,8 @@ class Rest(nl.NKIObject):
             form.flight,
             vectors.fc2_bias,
         )
+        slab = group.slab
+        group.slab = None
         return RowsProjection(
             self.stream,
             self.attended[:, :, start : start + size],
@@ -771,6 +804,7 @@ class Rest(nl.NKIObject):
             self.stream,
             self.normed,
             form.ring,
+            slab,
         )
 
     def open_output(self, start, size):
@@ -895,7 +929,7 @@ class ImageColumns(nl.NKIObject):
     """Output rows of attention, where each image starts a tile or its span of one that it shares,
     as columns with images packed.
 
-    rows: SBUF [128, units * tiles, embed], set by who makes them; columns: [128, chunks of embed,
+    rows: SBUF [128, units * tiles, embed], from `allocate_rows` on; columns: [128, chunks of embed,
     count], for `count` tokens, [`Form.begin`, `Form.end`) of each image. A unit is a block of
     queries of an image, or all images of a tile; `push` turns one as soon as it is complete, if the
     columns exist from the start (`Form.flight`). `finish` returns the columns.
@@ -914,6 +948,14 @@ class ImageColumns(nl.NKIObject):
         self.columns = None
         if form.flight:
             self.allocate()
+
+    def allocate_rows(self):
+        """Make the rows."""
+        self.rows = nl.ndarray(
+            (PARTITIONS, self.units() // self.blocks * self.tiles, self.embed),
+            dtype=self.dtype,
+            buffer=nl.sbuf,
+        )
 
     def allocate(self):
         """Make the columns."""

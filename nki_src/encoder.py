@@ -232,7 +232,8 @@ class Launch(nl.NKIObject):
             if form.beside > 0 and layer == 0 and index + 1 < len(items):
                 if items[index + 1][1] == 0:
                     following = items[index + 1][0]
-            attention = Attention(group, weights, vectors, form, following)
+            alone = rest == None or form.beside == 0
+            attention = Attention(group, weights, vectors, form, following, alone)
             rest = run_beside(rest, attention, form)
             if not form.flight:
                 attention = None
@@ -267,7 +268,7 @@ class Launch(nl.NKIObject):
         loops = (self.layers - 1) // self.unit
         if form.keeps:
             first = layer_of(self.weights, 0)
-            run(Attention(self.groups[0], first, AttentionVectors(first, form), form, None), None)
+            run(Attention(self.groups[0], first, AttentionVectors(first, form), form), None)
         if loops > 0:
             self.stacks = blocks_of(self.weights, 0, loops, self.unit)
             self.nexts = blocks_of(self.weights, self.unit, loops, self.unit)
@@ -294,7 +295,7 @@ class Launch(nl.NKIObject):
             return
         weights = layer_of(layer_of(self.nexts, index), 0)
         vectors = AttentionVectors(weights, self.form)
-        run_beside(rest, Attention(self.groups[0], weights, vectors, self.form, None), self.form)
+        run_beside(rest, Attention(self.groups[0], weights, vectors, self.form), self.form)
 
     def up_to_last(self, layers):
         """Layers (a list of parameters) up to `Rest` of the last group in the last of them, which
@@ -324,7 +325,7 @@ class Launch(nl.NKIObject):
                 if vectors == None:
                     vectors = AttentionVectors(weights, form)
                 if index > 0 or number > 0 or not form.keeps:
-                    run_beside(rest, Attention(group, weights, vectors, form, None), form)
+                    run_beside(rest, Attention(group, weights, vectors, form), form)
                 if not form.keeps:
                     vectors = None
                 if rest_vectors == None:

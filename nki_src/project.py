@@ -123,11 +123,25 @@ class RowsProjection(nl.NKIObject):
     dst, or None.
     then: None, or an object whose `push` takes the tiles of dst, [<= 128, features] and in order,
     each as soon as it is complete, and whose `tick` is called now and then in between.
+    slab: what `first_slab` has fetched, or None.
 
     A step contracts one part of the slab for one tile of tokens and up to WIDE features.
     """
 
-    def __init__(self, dst, columns, depth, weight, layout, bias, scale, residual, then, ring=None):
+    def __init__(
+        self,
+        dst,
+        columns,
+        depth,
+        weight,
+        layout,
+        bias,
+        scale,
+        residual,
+        then,
+        ring=None,
+        slab=None,
+    ):
         self.ring = ring
         self.dst = dst
         self.columns = columns
@@ -152,8 +166,8 @@ class RowsProjection(nl.NKIObject):
                     for cut in range(self.cuts):
                         self.plan.append((first, tile, start, cut))
         self.steps = len(self.plan)
-        self.first = -1
-        self.slab = None
+        self.first = -1 if slab == None else 0
+        self.slab = slab
         self.parts = None
 
     def step(self, index):
@@ -189,12 +203,9 @@ class RowsProjection(nl.NKIObject):
     def load(self, first, size):
         """The slab of columns [first, first + size), in parts of `tall` chunks."""
         self.first = first
-        self.slab = []
-        for low in range(0, self.chunks, self.tall):
-            high = min(low + self.tall, self.chunks)
-            self.slab.append(
-                load_weight(self.weight, self.layout, self.depth, first, size, low, high, self.ring)
-            )
+        self.slab = load_slab(
+            self.weight, self.layout, self.depth, first, size, self.tall, self.ring
+        )
 
     def evict(self, tile, count, low):
         """Finish the complete products of a tile; `low` is their first feature."""
@@ -209,6 +220,25 @@ class RowsProjection(nl.NKIObject):
             )
             low = high
         self.parts = None
+
+
+def load_slab(weight, layout, depth, first, size, tall, ring):
+    """Columns [first, first + size) of a weight matrix in parts of `tall` chunks of its depth; the
+    other arguments as for `load_weight`."""
+    chunks = ceil_div(depth, PARTITIONS)
+    slab = []
+    for low in range(0, chunks, tall):
+        high = min(low + tall, chunks)
+        slab.append(load_weight(weight, layout, depth, first, size, low, high, ring))
+    return slab
+
+
+def first_slab(weight, ring):
+    """The first slab that `RowsProjection` reads of a weight [depth, features], ahead of it."""
+    depth, features = weight.shape
+    item = dtype_bytes(weight.dtype)
+    width = slab_columns(depth, features, item)
+    return load_slab(weight, "in_out", depth, 0, width, part_chunks(width, item), ring)
 
 
 def part_of(row, count, low, high):

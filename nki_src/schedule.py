@@ -79,3 +79,38 @@ class Progress(nl.NKIObject):
             self.work = None
             self.stage += 1
         return weight
+
+
+class Together(nl.NKIObject):
+    """The steps of `first`, with all steps of `other`, if any, spread over them.
+
+    Each is an object with `steps` and `step(index)`; its steps are issued in order.
+    """
+
+    def __init__(self, first, other):
+        self.first = first
+        self.other = other
+        self.done = 0
+        self.steps = first.steps
+
+    def step(self, index):
+        """Step `index` of `steps`."""
+        self.first.step(index)
+        if self.other != None:
+            target = (index + 1) * self.other.steps // self.steps
+            for step in range(self.done, target):
+                self.other.step(step)
+            self.done = target
+
+
+class Part(nl.NKIObject):
+    """Part `index` of `count` of the steps of a work, as a work."""
+
+    def __init__(self, work, index, count):
+        self.work = work
+        self.first = work.steps * index // count
+        self.steps = work.steps * (index + 1) // count - self.first
+
+    def step(self, index):
+        """Step `index` of `steps`."""
+        self.work.step(self.first + index)

@@ -542,12 +542,11 @@ FAULTS = [
     ),
     Fault(
         "vit_block", "queries used as keys", "block.py",
-        "low = embed + first * form.dim", "low = first * form.dim", BLOCK, "bf16",
+        "part * embed + first * form.dim", "first * form.dim", BLOCK, "bf16",
     ),
     Fault(
         "vit_block", "keys used as values", "block.py",
-        "                2 * embed + first * form.dim,\n",
-        "                embed + first * form.dim,\n", BLOCK, "bf16",
+        "2 * form.heads * form.dim + low", "form.heads * form.dim + low", BLOCK, "bf16",
     ),
     Fault(
         "vit_block", "value bias dropped", "block.py",
@@ -560,12 +559,12 @@ FAULTS = [
     ),
     Fault(
         "vit_block", "keys of the first image for all", "block.py",
-        "keys.tokens(token, token + form.length)", "keys.tokens(0, form.length)",
+        "keys.tokens(token, token + length)", "keys.tokens(0, length)",
         dict(BLOCK, tokens=65, batch=3), "bf16",
     ),
     Fault(
         "vit_block", "last key ignored", "block.py",
-        "keys.tokens(token, token + form.length)", "keys.tokens(token, token + form.length - 1)",
+        "keys.tokens(token, token + length)", "keys.tokens(token, token + length - 1)",
         dict(BLOCK, tokens=65), "bf16",
     ),
     Fault(
