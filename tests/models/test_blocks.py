@@ -19,6 +19,8 @@ REAL = [
     for name, family in FAMILIES.items()
     for label, size in family.real.items()
 ]
+# In float32 an image of 1025 tokens of width 3200 and its heads exceed the chip.
+TOO_LARGE = [("internvit-6b", "fp32")]
 
 
 class StaysFloat64(TorchFunctionMode):
@@ -105,5 +107,9 @@ def test_reference_at_real_sizes(name, size, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("name", "size"), REAL)
 def test_kernel_at_real_sizes(name, size, dtype, simulated):
+    if (name, dtype) in TOO_LARGE:
+        with pytest.raises(nv.NeuronVitUnsupported, match=r"needs \d+ bytes .* has \d+ usable"):
+            check(name, size, DTYPES[dtype])
+        return
     check(name, size, DTYPES[dtype])
     assert nv.last_path() == "nki"

@@ -58,16 +58,20 @@ GATED = {
 
 @dataclass(frozen=True)
 class Case:
-    """One kernel, one dtype, one set of inputs. `settings` are (name, value) pairs."""
+    """One kernel, one dtype, one set of inputs, and the programs that share the launch (`lnc`, 1 or
+    2). `settings` are (name, value) pairs."""
 
     kernel: str
     dtype: str
     settings: tuple
     long: bool
+    lnc: int
 
     @property
     def id(self):
         parts = [f"{name}:{value}" for name, value in self.settings]
+        if self.lnc > 1:
+            parts.append(f"lnc:{self.lnc}")
         return "-".join([self.kernel, self.dtype, *parts])
 
     def build(self):
@@ -76,9 +80,9 @@ class Case:
         return inputs.BUILDERS[self.kernel](draw, **dict(self.settings))
 
 
-def row(kernel, dtypes=tuple(DTYPES), long=False, **settings):
+def row(kernel, dtypes=tuple(DTYPES), long=False, lnc=1, **settings):
     """The cases of one row of the table; the settings are those of the kernel's builder."""
-    return [Case(kernel, dtype, tuple(settings.items()), long) for dtype in dtypes]
+    return [Case(kernel, dtype, tuple(settings.items()), long, lnc) for dtype in dtypes]
 
 
 def norm_grid():
@@ -446,6 +450,16 @@ OPTIONS = [
     *row("vit_block", tokens=16, batch=7, heads=3, head_dim=32, mask="bool", axes="BHQ"),
     *row("vit_block", tokens=49, batch=3, heads=3, head_dim=32, logits=1e4),
     *row("vit_encoder", tokens=49, batch=3, heads=3, head_dim=32, mask="shift", axes="1HQ"),
+    # Two programs: they share images, heads, or the tokens of one image.
+    *row("attention", lnc=2, tokens=130, batch=3, heads=2, head_dim=32, mask="bias"),
+    *row("attention", lnc=2, tokens=130, heads=3, head_dim=72, segments=(1, 100, 29)),
+    *row("vit_block", lnc=2, tokens=197, batch=3, mask="bool", axes="B1Q", rope="half"),
+    *row("vit_block", lnc=2, tokens=300, heads=2, mask="bias", layer_scale=True, hidden=200),
+    *row("vit_block", lnc=2, tokens=577, rope="interleaved", prefix=1, qk_norm="rms", gate=True),
+    *row("vit_block", lnc=2, tokens=257, heads=3, head_dim=72, lens=(200,), inner_norm="layer"),
+    *row("vit_block", lnc=2, tokens=256, heads=2, segments=(64, 1, 191), norm="rms"),
+    *row("vit_encoder", lnc=2, tokens=50, batch=3, heads=2, head_dim=32, hidden=200),
+    *row("vit_encoder", lnc=2, tokens=300, layers=3, heads=2, rope="half", hidden=200),
     *row("linear", tokens=700, in_features=130, out_features=1000),
     *row("mlp", tokens=50, hidden=512, out=130, activation="gelu_tanh"),
     *row("mlp", tokens=600, width=130, hidden=200),

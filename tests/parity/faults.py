@@ -27,13 +27,14 @@ class Fault:
     settings: dict
     dtype: str = "fp32"
     loops: bool = False  # whether layers and images are loops on the device, however few they are
+    lnc: int = 1  # programs that share the launch
 
     @property
     def id(self):
         return f"{self.kernel}: {self.name}"
 
     def case(self):
-        return row(self.kernel, dtypes=(self.dtype,), **self.settings)[0]
+        return row(self.kernel, dtypes=(self.dtype,), lnc=self.lnc, **self.settings)[0]
 
     def edit(self, text):
         found = text.count(self.old)
@@ -89,6 +90,8 @@ ROTATED = dict(BLOCK, tokens=50, rope="half", prefix=2)
 WINDOWS = dict(BLOCK, tokens=49, batch=3, mask="bias", axes="BHQ")
 # Heads of a size that is made as rows, so that the rotation is too.
 ROTATED_ROWS = dict(ROTATED, head_dim=40)
+# One image of more than a row tile, whose tokens two programs share.
+SHARED = dict(BLOCK, tokens=150, batch=1)
 NORMED = dict(BLOCK, heads=3, qk_norm="layer")
 
 FAULTS = [
@@ -636,6 +639,47 @@ FAULTS = [
         "vit_block", "the last, shorter chunk forgotten", "encoder.py",
         "    if rest != None:\n        rest.chunk(0)\n", "", dict(BLOCK, tokens=600, batch=3),
         "bf16", loops=True,
+    ),
+    # two programs
+    Fault(
+        "vit_block", "queries of both programs from the first token", "block.py",
+        "            for start in range(form.begin, form.end, form.query_block):",
+        "            for start in range(0, form.end - form.begin, form.query_block):",
+        SHARED, "bf16", lnc=2,
+    ),
+    Fault(
+        "vit_block", "bias of the queries from the first token", "score_bias.py",
+        "        start = self.begin + index % self.blocks * self.block",
+        "        start = index % self.blocks * self.block",
+        dict(SHARED, mask="bias"), "bf16", lnc=2,
+    ),
+    Fault(
+        "vit_block", "residual of the first program's rows", "block.py",
+        "residual_rows(group, group.begin + start, size, vectors.proj_bias)",
+        "residual_rows(group, start, size, vectors.proj_bias)", SHARED, "bf16", lnc=2,
+    ),
+    Fault(
+        "vit_block", "rows of the second program over those of the first", "block.py",
+        "Store(self.out, self.first + self.begin)", "Store(self.out, self.first)",
+        SHARED, "bf16", lnc=2,
+    ),
+    Fault(
+        "vit_block", "tables of the first program's images", "encoder.py",
+        "            self.first + chunk * self.size,\n", "            chunk * self.size,\n",
+        dict(ROTATED, batch=3, tables="own"), "bf16", lnc=2,
+    ),
+    Fault(
+        "vit_encoder", "rows read before the other program has written them", "block.py",
+        "            group.meet()\n            return open_norm(group, self.vectors, form)",
+        "            return open_norm(group, self.vectors, form)", SHARED, "bf16", lnc=2,
+    ),
+    Fault(
+        "vit_encoder", "rows written before the other program has read them", "block.py",
+        "        # All rows are read.\n        group.meet()\n", "", SHARED, "bf16", lnc=2,
+    ),
+    Fault(
+        "vit_encoder", "the input again in the next layer", "block.py",
+        "        self.x = self.out\n", "        self.x = self.x\n", SHARED, "bf16", lnc=2,
     ),
     # queries and keys as rotated columns
     Fault(

@@ -9,13 +9,14 @@ import numpy
 import torch
 
 
-def simulated(kernel):
-    """A function with the kernel's parameters that takes and returns torch tensors."""
+def simulated(kernel, lnc=1):
+    """A function with the kernel's parameters that takes and returns torch tensors; `lnc` programs
+    share its launch."""
 
     def run(*arguments):
         import nki
 
-        result = nki.simulate(kernel)(*[_to_numpy(argument) for argument in arguments])
+        result = nki.simulate(kernel[lnc])(*[_to_numpy(argument) for argument in arguments])
         if isinstance(result, (tuple, list)):
             return tuple(_to_torch(array) for array in result)
         return _to_torch(result)

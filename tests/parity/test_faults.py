@@ -11,7 +11,7 @@ from .simulate import simulated
 def run(fault, package):
     """The reports of one fault's case with the kernels of a package."""
     case = fault.case()
-    kernel = simulated(kernels.load(fault.kernel, package))
+    kernel = simulated(kernels.load(fault.kernel, package), fault.lnc)
     return rule.compare(case.id, kernel, getattr(expressions, fault.kernel), case.build())
 
 

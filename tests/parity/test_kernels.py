@@ -16,5 +16,5 @@ def parameters(cases):
 
 @pytest.mark.parametrize("case", parameters(CASES))
 def test_kernel(case):
-    kernel = simulated(kernels.load(case.kernel))
+    kernel = simulated(kernels.load(case.kernel), case.lnc)
     rule.check(case.id, kernel, getattr(expressions, case.kernel), case.build())
