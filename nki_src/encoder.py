@@ -267,8 +267,7 @@ class Launch(nl.NKIObject):
         # `loops` iterations of `unit` layers, then what is left, at least one layer.
         loops = (self.layers - 1) // self.unit
         if form.keeps:
-            first = layer_of(self.weights, 0)
-            run(Attention(self.groups[0], first, AttentionVectors(first, form), form), None)
+            self.lead(layer_of(self.weights, 0), None)
         if loops > 0:
             self.stacks = blocks_of(self.weights, 0, loops, self.unit)
             self.nexts = blocks_of(self.weights, self.unit, loops, self.unit)
@@ -293,18 +292,34 @@ class Launch(nl.NKIObject):
         if not self.form.keeps:
             run(rest, None)
             return
-        weights = layer_of(layer_of(self.nexts, index), 0)
-        vectors = AttentionVectors(weights, self.form)
-        run_beside(rest, Attention(self.groups[0], weights, vectors, self.form), self.form)
+        self.lead(layer_of(layer_of(self.nexts, index), 0), rest)
+
+    def lead(self, weights, rest):
+        """Attention of the first group in the layer that the next iteration begins with, and `rest`
+        (or None)."""
+        form = self.form
+        if form.beside == 0:
+            if rest != None:
+                run(rest, None)
+            rest = None
+            self.rewind()
+        vectors = AttentionVectors(weights, form)
+        attention = Attention(self.groups[0], weights, vectors, form, None, form.beside == 0)
+        run_beside(rest, attention, form)
+
+    def rewind(self):
+        """Every iteration of a loop on the device uses the same addresses."""
+        if self.form.ring != None:
+            self.form.ring.next = 0
 
     def up_to_last(self, layers):
         """Layers (a list of parameters) up to `Rest` of the last group in the last of them, which
         is returned. If rows stay on the chip the attention of the first group in the first layer
         is already there."""
         form = self.form
-        if form.ring != None:
-            # Every iteration of a loop on the device uses the same addresses.
-            form.ring.next = 0
+        if form.beside > 0 or not form.keeps:
+            # Otherwise `lead` has, whose attention has fetched weights for what follows.
+            self.rewind()
         source = self.groups[0].batch.source
         if source != None and not form.keeps:
             # And begins with attention, whose tiles must not be those of the iteration before.
@@ -325,7 +340,9 @@ class Launch(nl.NKIObject):
                 if vectors == None:
                     vectors = AttentionVectors(weights, form)
                 if index > 0 or number > 0 or not form.keeps:
-                    run_beside(rest, Attention(group, weights, vectors, form), form)
+                    alone = rest == None or form.beside == 0
+                    attention = Attention(group, weights, vectors, form, None, alone)
+                    run_beside(rest, attention, form)
                 if not form.keeps:
                     vectors = None
                 if rest_vectors == None:

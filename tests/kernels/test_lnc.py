@@ -38,64 +38,80 @@ def special_block(**settings):
     return inputs.vit_block(draw, tokens=50, width=96, heads=3, head_dim=32, hidden=96, **settings)
 
 
-CASES = {
-    "norm rows": (norm.layer_norm, (rand(300, 96), rand(96), rand(96), rand(300, 96), 1e-6)),
-    "norm one tile": (norm.rms_norm, (rand(5, 96), rand(96), None, 1e-6)),
-    "linear": (linear.linear, (rand(700, 96), rand(96, 40), rand(40), "in_out")),
-    "mlp": (
-        mlp.mlp,
-        (rand(300, 96), rand(96, 200), rand(200), rand(200, 96), rand(96), "gelu", "in_out"),
-    ),
-    "mlp inner norm": (
-        mlp.mlp,
-        (rand(300, 96), rand(96, 200), rand(200), rand(200, 96), rand(96), "gelu", "in_out")
-        + (rand(200), rand(200), 1e-6, "layer"),
-    ),
-    "gated mlp": (
-        mlp.swiglu_mlp,
-        (rand(300, 96), rand(96, 400), rand(400), None, None, rand(200, 96), rand(96))
-        + ("silu", "in_out"),
-    ),
-    "modulated rows": (
-        norm.ada_layer_norm,
-        (rand(3, 100, 96), rand(3, 96), rand(3, 96), None, None, rand(3, 100, 96), rand(3, 96))
-        + (1e-6,),
-    ),
-    "modulated one tile": (
-        norm.ada_rms_norm,
-        (rand(2, 5, 96), rand(2, 96), rand(2, 96), rand(96), None, None, 1e-6),
-    ),
-    "attention images": (attention.attention, strided(3, 2, 50, 64)),
-    "attention heads": (attention.attention, strided(1, 3, 50, 32)),
-    "attention one head": (attention.attention, strided(1, 1, 50, 32)),
-    "attention mask": (attention.attention, (*strided(3, 2, 50, 64), rand(3, 2, 50, 50))),
-    "attention mask of heads": (attention.attention, (*strided(1, 3, 50, 32), rand(1, 3, 50, 50))),
-    "attention lengths": (
-        attention.attention,
-        (*strided(3, 2, 50, 64), None, torch.tensor([50, 0, 7], dtype=torch.int32)),
-    ),
-    "attention segments": (attention.attention, (*strided(1, 3, 50, 32), None, None, *SEGMENTS)),
-    "block images": (vit_block.vit_block, block(3, 50, 2, 32, 96)),
-    "block one image": (vit_block.vit_block, block(1, 17, 2, 32, 96)),
-    "block tokens of one image": (vit_block.vit_block, block(1, 300, 2, 32, 96)),
-    "block one image, a tile of one token": (vit_block.vit_block, block(1, 129, 2, 32, 96)),
-    "block with tables of images": (
-        vit_block.vit_block,
-        special_block(batch=3, rope="half", tables="own", qk_norm="rms", full=True, gate=True),
-    ),
-    "block with lengths": (
-        vit_block.vit_block,
-        special_block(batch=3, lens=(50, 1, 17), inner_norm="layer"),
-    ),
-}
+# The library that multiplies for the emulator sums products of a single row in another order.
+ONE_TOKEN = "block one image, a tile of one token"
 
 
-@pytest.mark.parametrize("case", CASES)
+def cases():
+    """Kernel and arguments of each case."""
+    return {
+        "norm rows": (norm.layer_norm, (rand(300, 96), rand(96), rand(96), rand(300, 96), 1e-6)),
+        "norm one tile": (norm.rms_norm, (rand(5, 96), rand(96), None, 1e-6)),
+        "linear": (linear.linear, (rand(700, 96), rand(96, 40), rand(40), "in_out")),
+        "mlp": (
+            mlp.mlp,
+            (rand(300, 96), rand(96, 200), rand(200), rand(200, 96), rand(96), "gelu", "in_out"),
+        ),
+        "mlp inner norm": (
+            mlp.mlp,
+            (rand(300, 96), rand(96, 200), rand(200), rand(200, 96), rand(96), "gelu", "in_out")
+            + (rand(200), rand(200), 1e-6, "layer"),
+        ),
+        "gated mlp": (
+            mlp.swiglu_mlp,
+            (rand(300, 96), rand(96, 400), rand(400), None, None, rand(200, 96), rand(96))
+            + ("silu", "in_out"),
+        ),
+        "modulated rows": (
+            norm.ada_layer_norm,
+            (rand(3, 100, 96), rand(3, 96), rand(3, 96), None, None, rand(3, 100, 96), rand(3, 96))
+            + (1e-6,),
+        ),
+        "modulated one tile": (
+            norm.ada_rms_norm,
+            (rand(2, 5, 96), rand(2, 96), rand(2, 96), rand(96), None, None, 1e-6),
+        ),
+        "attention images": (attention.attention, strided(3, 2, 50, 64)),
+        "attention heads": (attention.attention, strided(1, 3, 50, 32)),
+        "attention one head": (attention.attention, strided(1, 1, 50, 32)),
+        "attention mask": (attention.attention, (*strided(3, 2, 50, 64), rand(3, 2, 50, 50))),
+        "attention mask of heads": (
+            attention.attention,
+            (*strided(1, 3, 50, 32), rand(1, 3, 50, 50)),
+        ),
+        "attention lengths": (
+            attention.attention,
+            (*strided(3, 2, 50, 64), None, torch.tensor([50, 0, 7], dtype=torch.int32)),
+        ),
+        "attention segments": (
+            attention.attention,
+            (*strided(1, 3, 50, 32), None, None, *SEGMENTS),
+        ),
+        "block images": (vit_block.vit_block, block(3, 50, 2, 32, 96)),
+        "block one image": (vit_block.vit_block, block(1, 17, 2, 32, 96)),
+        "block tokens of one image": (vit_block.vit_block, block(1, 300, 2, 32, 96)),
+        ONE_TOKEN: (vit_block.vit_block, block(1, 129, 2, 32, 96)),
+        "block with tables of images": (
+            vit_block.vit_block,
+            special_block(batch=3, rope="half", tables="own", qk_norm="rms", full=True, gate=True),
+        ),
+        "block with lengths": (
+            vit_block.vit_block,
+            special_block(batch=3, lens=(50, 1, 17), inner_norm="layer"),
+        ),
+    }
+
+
+@pytest.mark.parametrize("case", cases())
 def test_two_programs_give_the_result_of_one(case):
-    kernel, arguments = CASES[case]
+    kernel, arguments = cases()[case]
     one = nki.simulate(kernel[1])(*arguments)
     two = nki.simulate(kernel[2])(*arguments)
     if not isinstance(one, tuple):
         one, two = (one,), (two,)
     for first, second in zip(one, two):
-        torch.testing.assert_close(second, first, rtol=1e-5, atol=1e-5)
+        if case == ONE_TOKEN:
+            largest = first.abs().max().item()
+            torch.testing.assert_close(second, first, rtol=0.0, atol=1e-6 * largest)
+        else:
+            assert torch.equal(second, first)

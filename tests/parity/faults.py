@@ -622,7 +622,7 @@ FAULTS = [
     ),
     Fault(
         "vit_encoder", "ring of weights where the last iteration left it", "encoder.py",
-        "            form.ring.next = 0\n", "            pass\n",
+        "            self.form.ring.next = 0\n", "            pass\n",
         dict(BLOCK, layers=4, width=768, heads=4, hidden=2304), "bf16", loops=True,
     ),
     Fault(
