@@ -24,6 +24,9 @@ from .storage import Storage
 
 # How long a program that is to end is given before it is told again.
 RETRY_SECONDS = 0.5
+# Program 0 waits for program 1 no longer than this at a time: a signal that arrives just before a
+# wait without an end is not seen until that wait ends.
+SIGNAL_SECONDS = 0.2
 
 
 class Abandoned(BaseException):
@@ -146,7 +149,8 @@ class Launch:
             else:
                 with self._turn:
                     self._give(1)
-                self._thread.join()
+                while self._thread.is_alive():
+                    self._thread.join(SIGNAL_SECONDS)
         except Abandoned:  # program 1 has failed
             self._thread.join()
         except BaseException:
@@ -190,7 +194,8 @@ class Launch:
                         target=self._run_second, name="nki-program-1", daemon=True
                     )
                     self._thread.start()
-                self._turn.wait_for(lambda: self.running == 0)
+                while not self._turn.wait_for(lambda: self.running == 0, SIGNAL_SECONDS):
+                    pass
         except BaseException:  # KeyboardInterrupt, in the main thread
             self._stop()
             raise
