@@ -19,20 +19,10 @@ the layers left after the loop, and again for a last shorter chunk: four times
 
 import nki.language as nl
 
-from .attention import shift_selectors
-from .block import (
-    Attention,
-    AttentionVectors,
-    Batch,
-    Feed,
-    Form,
-    Group,
-    ImageColumns,
-    Rest,
-    RestVectors,
-    blocks_of,
-    layer_of,
-)
+from .attend import shift_selectors
+from .block import Attention, Feed, Rest
+from .group import Batch, Form, Group
+from .image_columns import ImageColumns
 from .limits import (
     INSTRUCTIONS_MAX,
     PARTITIONS,
@@ -41,6 +31,7 @@ from .limits import (
     ring_slots,
     vit_block_plan,
 )
+from .parameters import AttentionVectors, RestVectors, blocks_of, layer_of
 from .project import WeightRing
 from .schedule import run
 from .score_bias import bias_source
@@ -48,7 +39,7 @@ from .tiles import available_bytes, dtype_bytes, program_share
 
 
 def encode(x, weights, layers, options):
-    """x [B, S, D] through `layers` blocks of stacked parameters (block.py) -> HBM [B, S, D]."""
+    """x [B, S, D] through `layers` blocks, whose parameters are stacked -> HBM [B, S, D]."""
     batch, length, width = x.shape
     embed = weights["proj_weight"].shape[1]
     hidden = weights["fc1_weight"].shape[2]

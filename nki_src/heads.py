@@ -5,7 +5,7 @@
 A norm combines the d values of a head with each other, so these queries and keys are made as rows,
 a token a partition, where those values lie side by side along the free axis; so are heads that
 cannot share the partitions, and heads whose rotation differs from image to image
-(`limits.queries_kind`). All others come out of the projection as columns (block.py, rotate.py).
+(`limits.queries_kind`). All others come out of the projection as columns (qkv.py, rotate.py).
 For one tile of at most 128 tokens of an image (`HeadRows`):
 
 1. TensorE: the norm1 columns of the tile are stationary, the weight columns of a pass of heads
@@ -27,7 +27,7 @@ another as a pipeline: the steps of four neighbours are issued side by side. SBU
 import nki.isa as nisa
 import nki.language as nl
 
-from .attention import Heads, head_columns
+from .attend import Heads, head_columns
 from .limits import BANK, PARTITIONS, ceil_div, heads_per_chunk, slab_columns
 from .project import load_weight, part_of
 from .tiles import broadcast_row, contract, dtype_bytes, inverse_root

@@ -69,7 +69,7 @@ DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 HEAD_SIZE_MAX = PARTITIONS
 
-# The shift of a head takes two of the 128 partitions (see attention.py).
+# The shift of a head takes two of the 128 partitions (see attend.py).
 HEADS_PER_PASS_MAX = PARTITIONS // 2
 
 # Row tiles of the tensor engine that subtract the maxima of as many heads side by side: of 32 rows,
@@ -526,7 +526,7 @@ def block_bytes(beside, images, heads_pass, block, flight, sizes):
     length, width, heads, head_dim, hidden, item, gated, inner_norm, queries, bias_heads = sizes
     attention = block_attention_bytes(images, heads_pass, flight, sizes)
     rest = block_rest_bytes(images, block, flight, sizes)
-    # The vectors of a layer (block.py): those of both tasks in flight, else of one at a time.
+    # The vectors of a layer (parameters.py): those of both tasks in flight, else of one at a time.
     vectors = heads * head_dim * item
     rest_vectors = 5 * width * item + (2 * hidden * item if inner_norm else 0)
     kept = 4 * (4 * ceil_div(width, PARTITIONS) + 4 * ceil_div(hidden, PARTITIONS))

@@ -2,7 +2,7 @@
 
     q = q * cos + turned(q) * sin          turned: the two values of each pair change places
 
-For the plain heads of block.py, whose projection leaves columns; heads with a norm are made as rows
+For the plain heads of qkv.py, whose projection leaves columns; heads with a norm are made as rows
 and rotated there (heads.py). One slot of heads at a time:
 
 1. TensorE: a matrix of zeros and ones, which swaps the values of each pair, is stationary, the

@@ -14,7 +14,7 @@ below a bound, half of the fill, is taken for fully masked: its maximum is the b
 its exponentials are 0, and so is its result. An additive bias masks a key where it is at most minus
 half of `limits.bias_fill`; below minus the fill, minus infinity included, it counts as the fill.
 
-Of images that share a tile each has the rows of its span (attention.py), and its bias is added by a
+Of images that share a tile each has the rows of its span (attend.py), and its bias is added by a
 row tile of the tensor engine of these rows alone.
 
 GpSimd, which has little else to do, makes the tiles of a bias, ScalarE those of a mask, and VectorE
@@ -41,7 +41,7 @@ from .limits import (
 MASK_STEP = 16384.0
 
 # The largest row maximum, before scaling, whose two parts float16 can hold (see SHIFT_STEP in
-# attention.py), as a power of two.
+# attend.py), as a power of two.
 FLOAT16_SHIFT = 134217728.0
 
 
@@ -188,7 +188,7 @@ class ScoreBias(nl.NKIObject):
 
     def add_window_columns(self, dst, head, window):
         """PSUM dst [keys of all images up to `window`, queries] += the bias of that image. What it
-        adds to the images in front means nothing, as what is there (`attention.Maxima`)."""
+        adds to the images in front means nothing, as what is there (`attend.Maxima`)."""
         base = window * self.span
         queries = dst.shape[1]
         low = 0 if self.shared else head * queries

@@ -23,8 +23,8 @@ and one unit of attention, and the columns of attention are made after its last 
 
 import nki
 
-from .block import Options, stack_of_one
 from .encoder import encode
+from .parameters import Options, stack_of_one
 
 
 @nki.jit

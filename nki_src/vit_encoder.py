@@ -8,8 +8,8 @@ between blocks. SBUF: as `vit_block`.
 
 import nki
 
-from .block import Options
 from .encoder import encode
+from .parameters import Options
 
 
 @nki.jit

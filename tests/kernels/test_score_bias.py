@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import nki_emulator
-from neuron_vit.nki_src import attention, limits
+from neuron_vit.nki_src import attend, attention, limits
 from neuron_vit.nki_src.score_bias import BiasUnits, bias_source
 from neuron_vit.reference import attention as reference
 from tests.parity.rule import ulp
@@ -21,7 +21,7 @@ def all_images(q, k, v, scale, mask, kv_lens, block):
     """`attention` with the blocks of all images as units of one `attend`, as blocks have them."""
     batch, heads, q_len, dim = q.shape
     out = nl.ndarray((batch, q_len, heads, dim), dtype=q.dtype, buffer=nl.shared_hbm)
-    selector = attention.shift_selector(heads, q.dtype)
+    selector = attend.shift_selector(heads, q.dtype)
     source = bias_source(mask, kv_lens, None, None, scale, q_len, k.shape[2], q.dtype)
     units = []
     for image in range(batch):

@@ -340,33 +340,33 @@ FAULTS = [
     ),
     # attention
     Fault(
-        "attention", "scale forgotten", "attention.py",
+        "attention", "scale forgotten", "attend.py",
         "scale=self.scale,", "scale=1.0,", ATTENTION, "bf16",
     ),
     Fault(
-        "attention", "scale one per cent off", "attention.py",
+        "attention", "scale one per cent off", "attend.py",
         "scale=self.scale,", "scale=1.01 * self.scale,", ATTENTION,
     ),
     Fault(
-        "attention", "last key missing from the product with the values", "attention.py",
+        "attention", "last key missing from the product with the values", "attend.py",
         "size = min(PARTITIONS, self.k_len - block * PARTITIONS)",
         "size = min(PARTITIONS, self.k_len - 1 - block * PARTITIONS)", ATTENTION, "bf16",
     ),
     Fault(
-        "attention", "one key beyond the last", "attention.py",
+        "attention", "one key beyond the last", "attend.py",
         "size = min(PARTITIONS, self.k_len - block * PARTITIONS)",
         "size = min(PARTITIONS, self.k_len + 1 - block * PARTITIONS)", ATTENTION, "bf16",
     ),
     Fault(
-        "attention", "first key tile overwritten", "attention.py",
+        "attention", "first key tile overwritten", "attend.py",
         "accumulate=(block > 0),", "accumulate=False,", ATTENTION, "bf16",
     ),
     Fault(
-        "attention", "maximum not subtracted", "attention.py",
+        "attention", "maximum not subtracted", "attend.py",
         "operand0=SHIFT_STEP,", "operand0=0.0,", SCORES, "bf16",
     ),
     Fault(
-        "attention", "maximum of the first 512 keys only", "attention.py",
+        "attention", "maximum of the first 512 keys only", "attend.py",
         "if self.blocks == 1:\n", "if self.blocks > 0:\n", SCORES,
     ),
     Fault(
@@ -374,7 +374,7 @@ FAULTS = [
         "value=1.0)", "value=2.0)", ATTENTION, "bf16",
     ),
     Fault(
-        "attention", "values of the first head for all", "attention.py",
+        "attention", "values of the first head for all", "attend.py",
         "moving=self.values[0:size, block, head, :],", "moving=self.values[0:size, block, 0, :],",
         ATTENTION, "bf16",
     ),
@@ -403,7 +403,7 @@ FAULTS = [
         "factor = 1.0 / scale", "factor = 1.0", BIASED, "bf16",
     ),
     Fault(
-        "attention", "bias left out of the maxima", "attention.py",
+        "attention", "bias left out of the maxima", "attend.py",
         "self.bias.add_rows(target, start, tile, low, window)", "pass",
         dict(BIASED, mask="huge"),
     ),
@@ -441,11 +441,11 @@ FAULTS = [
         "value=-self.scaling.fill", 'value=float("-inf")', dict(BIASED, mask="infinite"), "bf16",
     ),
     Fault(
-        "attention", "a query without a key gets a mean", "attention.py",
+        "attention", "a query without a key gets a mean", "attend.py",
         "return self.bias.bounded(largest)", "return largest", dict(BIASED, mask="bool"),
     ),
     Fault(
-        "attention", "a query without a key gets NaN", "attention.py",
+        "attention", "a query without a key gets NaN", "attend.py",
         "operand0=SMALLEST_SUM", "operand0=0.0", dict(BIASED, mask="bool"), "bf16",
     ),
     Fault(
@@ -515,7 +515,7 @@ FAULTS = [
         dict(BLOCK, layer_scale=False), "bf16",
     ),
     Fault(
-        "vit_block", "projection bias not scaled", "block.py",
+        "vit_block", "projection bias not scaled", "parameters.py",
         'scaled_row(weights["proj_bias"], self.scale1)', 'scaled_row(weights["proj_bias"], None)',
         BLOCK, "bf16",
     ),
@@ -525,17 +525,17 @@ FAULTS = [
         "            form.flight,\n            None,\n", BLOCK, "bf16",
     ),
     Fault(
-        "vit_block", "first norm's parameters in the second norm", "block.py",
+        "vit_block", "first norm's parameters in the second norm", "parameters.py",
         'self.norm_weight = load_columns(weights["norm2_weight"],',
         'self.norm_weight = load_columns(weights["norm1_weight"],', BLOCK, "bf16",
     ),
     Fault(
-        "vit_block", "eps of the norms forgotten", "block.py",
+        "vit_block", "eps of the norms forgotten", "group.py",
         "self.eps = options.eps", "self.eps = 0.0",
         dict(BLOCK, values="faint", eps=1e-6),
     ),
     Fault(
-        "vit_block", "RMS norm for layer norm", "block.py",
+        "vit_block", "RMS norm for layer norm", "group.py",
         "self.norm = options.norm", 'self.norm = "rms"', dict(BLOCK, values="offset"), "bf16",
     ),
     Fault(
@@ -552,12 +552,12 @@ FAULTS = [
         "2 * form.heads * form.dim + low", "form.heads * form.dim + low", BLOCK, "bf16",
     ),
     Fault(
-        "vit_block", "value bias dropped", "block.py",
+        "vit_block", "value bias dropped", "parameters.py",
         'self.values = broadcast_row(weights["qkv_bias"], 2 * embed, embed)', "self.values = None",
         BLOCK, "bf16",
     ),
     Fault(
-        "vit_block", "query and key bias dropped", "block.py",
+        "vit_block", "query and key bias dropped", "parameters.py",
         "        if not form.as_rows:\n", "        if form.as_rows:\n", BLOCK, "bf16",
     ),
     Fault(
@@ -571,12 +571,12 @@ FAULTS = [
         dict(BLOCK, tokens=65), "bf16",
     ),
     Fault(
-        "vit_block", "attention scale forgotten", "block.py",
+        "vit_block", "attention scale forgotten", "group.py",
         "self.scale = options.attention_scale", "self.scale = 1.0", BLOCK, "bf16",
     ),
     # vit_encoder
     Fault(
-        "vit_encoder", "weights of the first layer for all", "block.py",
+        "vit_encoder", "weights of the first layer for all", "parameters.py",
         "weights[name].select(0, index)", "weights[name].select(0, 0)",
         dict(BLOCK, layers=2), "bf16",
     ),
@@ -659,7 +659,7 @@ FAULTS = [
         "residual_rows(group, start, size, vectors.proj_bias)", SHARED, "bf16", lnc=2,
     ),
     Fault(
-        "vit_block", "rows of the second program over those of the first", "block.py",
+        "vit_block", "rows of the second program over those of the first", "group.py",
         "Store(self.out, self.first + self.begin)", "Store(self.out, self.first)",
         SHARED, "bf16", lnc=2,
     ),
@@ -678,7 +678,7 @@ FAULTS = [
         "        # All rows are read.\n        group.meet()\n", "", SHARED, "bf16", lnc=2,
     ),
     Fault(
-        "vit_encoder", "the input again in the next layer", "block.py",
+        "vit_encoder", "the input again in the next layer", "group.py",
         "        self.x = self.out\n", "        self.x = self.x\n", SHARED, "bf16", lnc=2,
     ),
     # queries and keys as rotated columns
@@ -700,7 +700,7 @@ FAULTS = [
         dict(ROTATED, tokens=600, batch=1), "bf16",
     ),
     Fault(
-        "vit_block", "last heads not rotated", "block.py",
+        "vit_block", "last heads not rotated", "qkv.py",
         "            self.plan.append((ceil_div(heads, self.packed) - 1, None))\n",
         "            pass\n", ROTATED, "bf16",
     ),
@@ -824,24 +824,24 @@ FAULTS = [
         dict(WINDOWS, mask=None, lens=(49, 3, 20)), "bf16",
     ),
     Fault(
-        "vit_block", "values of the first image of a tile for all", "attention.py",
+        "vit_block", "values of the first image of a tile for all", "attend.py",
         "moving=self.values[base : base + self.k_len, 0, head, :]",
         "moving=self.values[0 : self.k_len, 0, head, :]", WINDOWS, "bf16",
     ),
     Fault(
-        "vit_block", "keys of the first image of a tile for all", "attention.py",
+        "vit_block", "keys of the first image of a tile for all", "attend.py",
         "stationary=self.keys.stationary(head, window, low, count)",
         "stationary=self.keys.stationary(head, 0, low, count).broadcast(1, window + 1)"
         " if window > 0 else self.keys.stationary(head, window, low, count)",
         WINDOWS, "bf16",
     ),
     Fault(
-        "vit_block", "first image of a tile before the others", "attention.py",
+        "vit_block", "first image of a tile before the others", "attend.py",
         "            step = late - (windows - 1 - window)\n", "            step = late - window\n",
         WINDOWS, "bf16",
     ),
     Fault(
-        "vit_block", "maxima of the first image of a tile for all", "attention.py",
+        "vit_block", "maxima of the first image of a tile for all", "attend.py",
         "        low = window * self.queries.span\n", "        low = 0\n",
         dict(WINDOWS, logits=1e4), "bf16",
     ),
@@ -851,12 +851,12 @@ FAULTS = [
         dict(BLOCK, heads=70, batch=1, mask="bool", axes="1HQ"), "bf16",
     ),
     Fault(
-        "vit_block", "norm inside the MLP dropped", "block.py",
+        "vit_block", "norm inside the MLP dropped", "parameters.py",
         "        if self.inner_norm != None:\n", "        if self.inner_norm == None:\n",
         dict(BLOCK, inner_norm="layer"), "bf16",
     ),
     Fault(
-        "vit_block", "gate and its partner exchanged", "block.py",
+        "vit_block", "gate and its partner exchanged", "parameters.py",
         '            weights["gate_weight"],\n            weights["gate_bias"],\n'
         '            weights["fc1_weight"],\n',
         '            weights["fc1_weight"],\n            weights["gate_bias"],\n'
