@@ -212,6 +212,18 @@ def matrix(operand, role, rows, columns):
     return values
 
 
+def product(left, right):
+    """left.T @ right of float32 or float64 (MX data, scaled, may leave float32) -> float32.
+
+    Each value depends on its own operands alone, as on the chip: a kernel may be compared to the
+    bit with one that shares out the same work otherwise. A BLAS sums float32 in an order that
+    depends on the shape, on some processors visibly. Summed in float64, the orders differ by less
+    than the one rounding to float32 can show, but for a value in some hundred million.
+    """
+    left, right = (operand.astype(np.float64, copy=False) for operand in (left, right))
+    return np.matmul(left.T, right).astype(np.float32)
+
+
 def store(dst, product, plan):
     """Overwrite (``plan`` False), add to (True) or, element by element, either.
 

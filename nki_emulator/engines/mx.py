@@ -117,9 +117,7 @@ def nc_matmul_mx(
     left = _dequantized(stationary, "stationary", stationary_scale, columns)
     right = _dequantized(moving, "moving", moving_scale, width)
     plan = dst.storage.accumulation(dst, accumulate, target)
-    # In float64, since a scaled operand may leave the range of float32 where no product does.
-    product = np.matmul(left.T, right).astype(np.float32)
-    array.store(dst, product, plan)
+    array.store(dst, array.product(left, right), plan)
     return session.finish(
         "nc_matmul_mx", "tensor", (dst,), (stationary, moving, stationary_scale, moving_scale),
         name, row=row, accumulate=accumulate,

@@ -1,9 +1,6 @@
 """Tensor Engine: matrix multiplication, SBUF to PSUM."""
 
-import numpy as np
-
 from .. import rules
-from ..access import require_writable
 from ..enums import matmul_perf_mode
 from ..errors import NkiValidationError
 from . import array, transposes
@@ -139,9 +136,4 @@ def _require_onezero(operand, role, values):
 
 def _multiply(session, dst, left, right, accumulate):
     plan = dst.storage.accumulation(dst, accumulate, session.target)
-    if plan is False and dst.dtype == "float32" and len(dst.shape) == 2:
-        require_writable(dst)
-        np.matmul(left.T, right, out=dst.array)
-        dst.storage.mark_matmul(dst)
-    else:
-        array.store(dst, np.matmul(left.T, right), plan)
+    array.store(dst, array.product(left, right), plan)

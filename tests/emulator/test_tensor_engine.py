@@ -76,6 +76,17 @@ def test_full_and_partial_tiles(dtype, sizes):
     assert (np.abs(got - expected) <= bound).all()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    "columns, width", [(1, 1), (1, 512), (128, 1), (4, 64), (33, 49), (128, 511)]
+)
+def test_a_value_does_not_depend_on_the_shape_of_the_product(dtype, columns, width):
+    """A kernel that shares out its work otherwise gives the same bits, as on the chip."""
+    w, x = values((128, 128), dtype, 1), values((128, 512), dtype, 2)
+    part = simulate(matmul)(w[:, :columns], x[:, :width])
+    same_bits(part, simulate(matmul)(w, x)[:columns, :width])
+
+
 def test_float8_products_are_exact():
     """Every finite float8 times every other: the product needs at most 8 bits."""
     codes = np.arange(256, dtype=np.uint8)
