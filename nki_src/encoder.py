@@ -67,7 +67,7 @@ def encode(x, weights, layers, options):
         options.bias_heads(),
     )
     plan = vit_block_plan(max(1, count), sizes, available_bytes())
-    images, heads_pass, block, flight, beside = plan
+    images, heads_pass, _, flight, beside = plan
     assert images > 0, f"{length} tokens of width {width} do not fit on the chip"
     out = nl.ndarray((batch, length, width), dtype=x.dtype, buffer=nl.shared_hbm)
     if count == 0:
@@ -94,11 +94,11 @@ def encode(x, weights, layers, options):
             rest.add_items(items, 0, source)
         launch.unrolled(items)
         return out
-    # An iteration and what is left after the loop have at most two units of layers.
+    # An iteration and what is left after the loop have at most `per_iteration` layers each.
     copies = 1 if rest == None else 2
-    launch.unit = max(1, INSTRUCTIONS_MAX // (2 * copies * one))
+    launch.per_iteration = max(1, INSTRUCTIONS_MAX // (2 * copies * one))
     if rest != None:
-        rest.unit = launch.unit
+        rest.per_iteration = launch.per_iteration
     if full == 1:
         launch.chunk(0)
     else:
@@ -121,7 +121,7 @@ class Launch(nl.NKIObject):
         self.size = size
         self.groups = None
         # Layers of an iteration where the layers are a loop, and views of the parameters for it.
-        self.unit = 1
+        self.per_iteration = 1
         self.stacks = None
         self.nexts = None
 
@@ -139,7 +139,7 @@ class Launch(nl.NKIObject):
         return groups
 
     def source(self, mask, kv_lens):
-        """What makes the score bias of a unit, or None."""
+        """`bias_source` of images with such masks, or None."""
         form = self.form
         segments = form.options.cu_seqlens
         return bias_source(
@@ -188,26 +188,34 @@ class Launch(nl.NKIObject):
 
     def add_items(self, items, chunk, source):
         """Appends (group, layer) of a chunk to `items`, in the order of their work."""
-        groups = self.open_groups(self.known_batch(chunk, source))
-        for layer in range(self.layers):
-            for group in groups:
-                items.append((group, layer))
+        add_items(items, self.open_groups(self.known_batch(chunk, source)), self.layers)
 
     def unrolled(self, items):
-        """All items. The norm of a layer follows the rows of the layer before tile by tile."""
+        """All items."""
+        layers = []
+        for layer in range(self.layers):
+            layers.append(layer_of(self.weights, layer))
+        items[0][0].load_if(self.form.flight)
+        run(self.issue(items, layers, False, True), None)
+
+    def issue(self, items, layers, led, leave):
+        """The items (group, index of `layers`), up to `Rest` of the last one, which is returned.
+
+        The norm of a layer follows the rows of the layer before tile by tile. led: whether the
+        attention of the first item is there already; leave: whether the rows of the last layer are
+        written to the output.
+        """
         form = self.form
         current = -1
-        weights = None
         vectors = None
         rest_vectors = None
-        rest = None
         following_vectors = None
-        items[0][0].load_if(form.flight)
+        rest = None
         for index in range(len(items)):
             group, layer = items[index]
+            weights = layers[layer]
             if layer != current:
                 current = layer
-                weights = layer_of(self.weights, layer)
                 vectors = following_vectors
                 rest_vectors = None
                 following_vectors = None
@@ -219,26 +227,30 @@ class Launch(nl.NKIObject):
                 rest_vectors = None
             if vectors == None:
                 vectors = AttentionVectors(weights, form)
-            following = None
-            if form.beside > 0 and layer == 0 and index + 1 < len(items):
-                if items[index + 1][1] == 0:
-                    following = items[index + 1][0]
-            alone = rest == None or form.beside == 0
-            attention = Attention(group, weights, vectors, form, following, alone)
-            rest = run_beside(rest, attention, form)
-            if not form.flight:
+            if index > 0 or not led:
+                following = None
+                if form.beside > 0 and layer == 0 and index + 1 < len(items):
+                    if items[index + 1][1] == 0:
+                        following = items[index + 1][0]
+                alone = rest == None or form.beside == 0
+                attention = Attention(group, weights, vectors, form, following, alone)
+                run_beside(rest, attention, form)
+                rest = None
                 attention = None
+            if not form.flight:
                 vectors = None
             if rest_vectors == None:
                 rest_vectors = RestVectors(weights, form)
                 upcoming = layer_after(items, index)
                 if upcoming != None and form.flight:
-                    following_vectors = AttentionVectors(layer_of(self.weights, upcoming), form)
-            then = group.writer()
-            if layer + 1 < self.layers and form.keeps:
+                    following_vectors = AttentionVectors(layers[upcoming], form)
+            then = None
+            if form.keeps and layer + 1 < len(layers):
                 then = Feed(group, following_vectors, form)
+            elif leave:
+                then = group.writer()
             rest = Rest(group, weights, rest_vectors, form, then)
-        run(rest, None)
+        return rest
 
     def chunk(self, chunk):
         """All layers of a chunk, an int or a register, as a loop on the device.
@@ -255,16 +267,16 @@ class Launch(nl.NKIObject):
                 group.lasting = True
             else:
                 group.copy()
-        # `loops` iterations of `unit` layers, then what is left, at least one layer.
-        loops = (self.layers - 1) // self.unit
+        # `loops` iterations of `per_iteration` layers, then what is left, at least one layer.
+        loops = (self.layers - 1) // self.per_iteration
         if form.keeps:
             self.lead(layer_of(self.weights, 0), None)
         if loops > 0:
-            self.stacks = blocks_of(self.weights, 0, loops, self.unit)
-            self.nexts = blocks_of(self.weights, self.unit, loops, self.unit)
+            self.stacks = blocks_of(self.weights, 0, loops, self.per_iteration)
+            self.nexts = blocks_of(self.weights, self.per_iteration, loops, self.per_iteration)
             nl.fori_loop(0, loops, self.iteration)
         layers = []
-        for layer in range(loops * self.unit, self.layers):
+        for layer in range(loops * self.per_iteration, self.layers):
             layers.append(layer_of(self.weights, layer))
         run(self.up_to_last(layers), None)
         for group in self.groups:
@@ -273,11 +285,11 @@ class Launch(nl.NKIObject):
         self.groups = None
 
     def iteration(self, index):
-        """Iteration `index`, a register: `unit` layers, and the attention of the first group in the
-        layer that follows them."""
+        """Iteration `index`, a register: `per_iteration` layers, and the attention of the first
+        group in the layer that follows them."""
         layers = []
         stack = layer_of(self.stacks, index)
-        for layer in range(self.unit):
+        for layer in range(self.per_iteration):
             layers.append(layer_of(stack, layer))
         rest = self.up_to_last(layers)
         if not self.form.keeps:
@@ -306,46 +318,25 @@ class Launch(nl.NKIObject):
     def up_to_last(self, layers):
         """Layers (a list of parameters) up to `Rest` of the last group in the last of them, which
         is returned. If rows stay on the chip the attention of the first group in the first layer
-        is already there."""
-        form = self.form
-        if form.beside > 0 or not form.keeps:
+        is already there, and those of the last layer stay too."""
+        keeps = self.form.keeps
+        if self.form.beside > 0 or not keeps:
             # Otherwise `lead` has, whose attention has fetched weights for what follows.
             self.rewind()
         source = self.groups[0].batch.source
-        if source != None and not form.keeps:
+        if source != None and not keeps:
             # And begins with attention, whose tiles must not be those of the iteration before.
             source.forget()
-        rest = None
-        vectors = None
-        for index in range(len(layers)):
-            weights = layers[index]
-            rest_vectors = None
-            following_vectors = None
-            for number in range(len(self.groups)):
-                group = self.groups[number]
-                if not form.keeps:
-                    if rest != None:
-                        run(rest, None)
-                    rest = None
-                    rest_vectors = None
-                if vectors == None:
-                    vectors = AttentionVectors(weights, form)
-                if index > 0 or number > 0 or not form.keeps:
-                    alone = rest == None or form.beside == 0
-                    attention = Attention(group, weights, vectors, form, None, alone)
-                    run_beside(rest, attention, form)
-                if not form.keeps:
-                    vectors = None
-                if rest_vectors == None:
-                    rest_vectors = RestVectors(weights, form)
-                    if index + 1 < len(layers) and form.keeps:
-                        following_vectors = AttentionVectors(layers[index + 1], form)
-                then = None if form.keeps else group.writer()
-                if form.keeps and index + 1 < len(layers):
-                    then = Feed(group, following_vectors, form)
-                rest = Rest(group, weights, rest_vectors, form, then)
-            vectors = following_vectors
-        return rest
+        items = []
+        add_items(items, self.groups, len(layers))
+        return self.issue(items, layers, keeps, not keeps)
+
+
+def add_items(items, groups, layers):
+    """Appends (group, layer) to `items`, in the order of their work."""
+    for layer in range(layers):
+        for group in groups:
+            items.append((group, layer))
 
 
 def layer_after(items, index):
@@ -367,4 +358,3 @@ def run_beside(rest, attention, form):
         run(attention, None)
     else:
         run(rest, attention)
-    return None

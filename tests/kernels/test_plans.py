@@ -121,6 +121,29 @@ def test_an_encoder_is_its_blocks_to_the_bit(dtype, layers, batch, plan, most, m
     assert torch.equal(vit_encoder.vit_encoder(x, *weights, *scalars), expected)
 
 
+@pytest.mark.parametrize("programs", [1, 2])
+@pytest.mark.parametrize("batch, left", [(2, False), (3, True), (5, True)])
+@pytest.mark.parametrize("layers, each", [(5, 2), (6, 2), (9, 3), (9, 4), (11, 4)])
+def test_iterations_of_several_layers(layers, each, batch, left, programs, monkeypatch):
+    """As the loops of a real encoder are: here `each` layers an iteration, and some behind it."""
+    x, weights = stack(layers, programs * batch, 40, torch.bfloat16)
+    scalars = (HEADS, 1e-6, "layer", "gelu", DIM**-0.5)
+    monkeypatch.setattr(encoder, "vit_block_plan", lambda *sizes: (1, 4, 128, True, 1))
+    expected = vit_encoder.vit_encoder(x, *weights, *scalars)
+    found = []
+    chunk = encoder.Launch.chunk
+
+    def noting(launch, index):
+        found.append(launch.per_iteration)
+        chunk(launch, index)
+
+    monkeypatch.setattr(encoder.Launch, "chunk", noting)
+    monkeypatch.setattr(encoder, "block_instructions", lambda *sizes: 1)
+    monkeypatch.setattr(encoder, "INSTRUCTIONS_MAX", 2 * (1 + left) * each)
+    result = vit_encoder.vit_encoder[programs](x, *weights, *scalars)
+    assert torch.equal(result, expected) and set(found) == {each}
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("batch", [1, 5])
 @pytest.mark.parametrize("most", [1, 10**9])
