@@ -128,10 +128,11 @@ class Attend(nl.NKIObject):
         for unit in units:
             heads = unit[1].heads
             step = unit[1].scores_heads(unit[2])
-            for first in range(0, heads, step):
-                count = min(step, heads - first)
-                self.steps += numerator_steps(unit, count)
-        self.steps += weighted_steps(units[-1], count)
+            last = 0
+            for low in range(0, heads, step):
+                last = min(step, heads - low)
+                self.steps += numerator_steps(unit, last)
+        self.steps += weighted_steps(units[-1], last)
 
     def step(self, index):
         """Step `index` of `steps`."""
@@ -474,7 +475,7 @@ class Numerators(nl.NKIObject):
     """
 
     def __init__(self, unit, shift, selector, first, last, scale, bias):
-        dst, queries, keys, values = unit
+        _, queries, keys, _ = unit
         self.bias = bias
         self.queries = queries
         self.keys = keys

@@ -11,7 +11,7 @@ bound by the tensor engine, the second by VectorE and ScalarE.
 For one group:
 
 1. rows -> norm1 -> columns (norm weight and bias ride on the eviction of the transpose).
-   `NormColumns` has four row tiles in flight, each in another step of its norm.
+   `NormColumns` has several row tiles in flight, each in another step of its norm.
 2. for a pass of heads: queries and keys as `Heads`, values as rows, straight from the projection,
    beside the maxima of the first image; `Attend` of attend.py interleaves the images, of which
    short ones share a tile. Output rows stay on the chip; in the last pass `ImageColumns` turns each
@@ -63,7 +63,6 @@ class Attention(nl.NKIObject):
         if self.norm_last:
             self.stages += 1
         self.columns = None
-        self.rows = None
         self.queries = None
         self.keys = None
         self.values = None
@@ -365,8 +364,9 @@ class AttendEach(nl.NKIObject):
 class Rest(nl.NKIObject):
     """The task from `group.attended` to the rows of the next layer.
 
-    then: an object whose `push` takes the finished row tiles [<= 128, width] in order; None if it
-    is enough that they are in `group.rows`.
+    then: an object whose `push` takes the finished row tiles [<= 128, width] in order, whose `tick`
+    is called in between, and whose `leaves` says that `group.rows` are not wanted any more; None if
+    it is enough that the rows are there.
     """
 
     def __init__(self, group, weights, vectors, form, then):

@@ -161,7 +161,6 @@ class Store(nl.NKIObject):
     def __init__(self, out, first):
         self.out = out
         self.next = first
-        # Whether the rows are not wanted on the chip any more.
         self.leaves = True
 
     def push(self, rows):

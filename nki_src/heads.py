@@ -20,7 +20,7 @@ For one tile of at most 128 tokens of an image (`HeadRows`):
 4. TensorE turns the rows to `Heads` columns, several slots a PSUM bank, which ScalarE evicts.
 
 Everything is float32 up to the one rounding of the last step before the transpose. Tiles follow one
-another as a pipeline: the steps of four neighbours are issued side by side. SBUF:
+another as a pipeline: three of four neighbours have a step at a time, the other one waits. SBUF:
 `limits.head_rows_bytes`.
 """
 
@@ -228,7 +228,7 @@ class HeadRows(nl.NKIObject):
 
     def rotate(self, dst, rows, image, tile):
         """dst = rows * cos + turned(rows) * sin. rows are overwritten."""
-        count, heads, dim = rows.shape
+        count, heads, _ = rows.shape
         shape = self.shape
         if self.tables == None or image == 0 or len(shape.cos.shape) == 3:
             self.tables = None
@@ -267,7 +267,7 @@ class HeadRows(nl.NKIObject):
 
     def transpose_slots(self, dst, rows, head):
         """Columns dst [values, slots, tokens] from the rows of the heads from `head` on."""
-        values, slots, count = dst.shape
+        values, slots, _ = dst.shape
         packed = values // self.dim
         psum = nl.ndarray(dst.shape, dtype=self.dtype, buffer=nl.psum)
         for slot in range(slots):

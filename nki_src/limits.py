@@ -44,7 +44,8 @@ SCORES_BYTES = 8 * 1024
 # Columns of a row tile that the norms load and store at once. Our choice.
 NORM_BLOCK = 2048
 
-# Row tiles whose norms `vit_block` has in flight: one in each of the steps of `NormColumns`.
+# Row tiles whose norms `vit_block` has in flight: one in each of the four steps of `NormColumns`,
+# and one that waits before the last of them.
 NORM_FLIGHT = 5
 
 # Tokens that one group of images of `vit_block`, and a block of tokens of `mlp`, aim for: enough to
@@ -186,8 +187,8 @@ def mlp_bytes(block, width, hidden, out, item, out_in, gated=False, inner_norm=F
     columns, output rows, and the larger of what the halves need.
 
     The first half has its slabs; with a gate also the activated gate of one stationary load and of
-    the next; with a norm of the hidden features, their rows and the tiles of `NormColumns`, four in
-    flight or one. The second half has its slabs, a bias and a scale row and a row of the input.
+    the next; with a norm of the hidden features, their rows and the tiles of `NormColumns`, several
+    in flight or one. The second half has its slabs, a bias and a scale row and a row of the input.
     """
     tiles = ceil_div(block, PARTITIONS)
     columns = ceil_div(width, PARTITIONS) * block * item
@@ -279,7 +280,7 @@ def head_slots(heads, head_dim):
     return ceil_div(heads, heads_per_chunk(head_dim))
 
 
-def attend_bytes(units, heads, q_len, k_len, head_dim, item, shared=False):
+def attend_bytes(units, heads, q_len, k_len, item, shared=False):
     """`attend` for `heads` heads of some units: numerators, shift rows, the selectors (of a full
     and of a short pass) with their identities, the maxima of all query tiles of a unit and the
     shift pairs made of them, inverse denominators.
@@ -350,7 +351,7 @@ def attention_bytes(heads, q_len, k_len, head_dim, item, bias_heads=0):
     tiles = ceil_div(block, PARTITIONS)
     row = heads * head_dim * item
     blocks = min(2, ceil_div(q_len, block))
-    attend = attend_bytes(1, heads, q_len, k_len, head_dim, item)
+    attend = attend_bytes(1, heads, q_len, k_len, item)
     bias = bias_bytes(bias_heads, q_len, k_len, item)
     return operands + blocks * tiles * row + bias + max(2 * row, attend)
 
@@ -461,7 +462,7 @@ def block_attention_bytes(images, heads_pass, flight, sizes):
     pass_width = heads_pass * head_dim * item
     weights = ceil_div(width, PARTITIONS) * pass_width + pass_width + BANK * item
     weights = weights + head_rows_bytes(images, heads_pass, sizes)
-    scratch = attend_bytes(units, heads_pass, length, length, head_dim, item, shared)
+    scratch = attend_bytes(units, heads_pass, length, length, item, shared)
     # The bias of a unit is kept while the next heads are made, if both use the same; in flight
     # there are those of two units.
     bias = bias_bytes(min(bias_heads, heads_pass), length, length, item, shared)

@@ -33,7 +33,7 @@ def linear(x, weight, bias, weight_layout):
         rows = nl.ndarray(
             (PARTITIONS, ceil_div(count, PARTITIONS), features), dtype=x.dtype, buffer=nl.sbuf
         )
-        project_rows(rows, columns, depth, weight, weight_layout, bias, None, None)
+        project_rows(rows, columns, depth, weight, weight_layout, bias)
         store_tiles(y, first, count, rows)
     return y
 

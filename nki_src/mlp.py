@@ -126,7 +126,7 @@ def mlp_kernel(x, weights, name):
         rows = nl.ndarray(
             (PARTITIONS, ceil_div(count, PARTITIONS), out), dtype=x.dtype, buffer=nl.sbuf
         )
-        mlp_rows(rows, columns, weights, None, None, flight)
+        mlp_rows(rows, columns, weights, flight)
         store_tiles(y, first, count, rows)
     return y
 
@@ -207,19 +207,18 @@ def activation_function(name):
     return nl.gelu_apprx_sigmoid
 
 
-def mlp_rows(dst, columns, weights, scale, residual, flight):
-    """rows dst = residual + scale * MLP(x) for a block of tokens.
+def mlp_rows(dst, columns, weights, flight):
+    """rows dst = MLP(x) for a block of tokens.
 
-    columns: SBUF x^T [128, chunks of width, count]; dst and residual: SBUF rows [128, tiles, out];
-    weights: `MlpWeights`; scale: HBM [out] or None; residual None or rows. flight: whether an inner
-    norm may have several tiles in flight (`NormColumns`).
+    columns: SBUF x^T [128, chunks of width, count]; dst: SBUF rows [128, tiles, out]; weights:
+    `MlpWeights`; flight: whether an inner norm may have several tiles in flight (`NormColumns`).
     """
     weight, bias = weights.down
     hidden = Hidden(weights, MlpVectors(weights), columns, flight, None)
     for index in range(hidden.work.steps):
         hidden.work.step(index)
     columns = hidden.finish()
-    project_rows(dst, columns, weights.hidden, weight, weights.layout, bias, scale, residual)
+    project_rows(dst, columns, weights.hidden, weight, weights.layout, bias)
 
 
 class MlpVectors(nl.NKIObject):

@@ -319,8 +319,9 @@ class NormColumns(nl.NKIObject):
     """The norm of a sequence of row tiles, transposed to SBUF columns [128, chunks, count].
 
     weight, bias: columns [128, chunks] float32 or None; kind: "layer" or "rms".
-    `push` takes the tiles in order. In flight, the steps of four neighbours (`NormTile` and the
-    transpose) are issued side by side; otherwise a tile is done with before the next one comes.
+    `push` takes the tiles in order. In flight, the steps of four tiles (`NormTile` and the
+    transpose) are issued side by side, while another waits for its transpose; otherwise a tile is
+    done with before the next one comes.
     `NormWork` pushes and ends it. late: a row [128, width] that GpSimd, which has little else to
     do, adds to the tiles when their norm does not need them any more, or None.
     """

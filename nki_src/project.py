@@ -15,7 +15,6 @@ from .tiles import (
     broadcast_row,
     contract_parts,
     dtype_bytes,
-    load_columns,
     load_rows,
     psum_parts,
     split_free,
@@ -27,7 +26,7 @@ class WeightRing(nl.NKIObject):
     """SBUF for parts of weights that stream through the chip: part i lies where part i - slots lay,
     so a part is transferred as soon as that one has been used.
 
-    A slab must not have more parts than there are slots. bytes: of a slot and partition.
+    A slab must not have more parts than there are slots. size: elements of a slot in a partition.
     """
 
     def __init__(self, slots, size, dtype):
@@ -105,12 +104,10 @@ def finish_rows(dst, data, bias, scale, residual):
         value = target
 
 
-def project_rows(dst, columns, depth, weight, layout, bias, scale, residual):
-    """All of `RowsProjection` at once; bias, scale: HBM [features] or None."""
-    features = dst.shape[2]
-    bias = broadcast_row(bias, 0, features)
-    scale = broadcast_row(scale, 0, features)
-    work = RowsProjection(dst, columns, depth, weight, layout, bias, scale, residual, None)
+def project_rows(dst, columns, depth, weight, layout, bias):
+    """All of `RowsProjection` at once; bias: HBM [features] or None."""
+    bias = broadcast_row(bias, 0, dst.shape[2])
+    work = RowsProjection(dst, columns, depth, weight, layout, bias, None, None, None)
     for index in range(work.steps):
         work.step(index)
 
@@ -246,16 +243,6 @@ def part_of(row, count, low, high):
     if row == None:
         return None
     return row[0:count, low:high]
-
-
-def project_columns(dst, columns, depth, weight, layout, bias, activation):
-    """All of `ColumnsProjection` at once; bias: HBM [features] or None."""
-    bias = load_columns(
-        bias, 0, weight.shape[1] if layout == "in_out" else weight.shape[0], PARTITIONS
-    )
-    work = ColumnsProjection(dst, columns, depth, weight, layout, bias, activation)
-    for index in range(work.steps):
-        work.step(index)
 
 
 class ColumnsProjection(nl.NKIObject):

@@ -105,8 +105,7 @@ class ValuesProjection(nl.NKIObject):
     column ones; images that share a tile each begin a span of it (attend.py).
 
     Arguments as `HeadsProjection`; length: tokens of an image; bias: broadcast row of these heads
-    or None. A step is a tile of tokens and as
-    many heads as share a PSUM bank.
+    or None. A step is a tile of tokens and as many heads as share a PSUM bank.
     """
 
     def __init__(self, columns, length, weight, bias, first, heads, dim):

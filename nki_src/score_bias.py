@@ -285,7 +285,7 @@ class DenseBias(nl.NKIObject):
 
     def unit(self, image, first, count, start, size):
         """The bias of queries [start, start + size) for heads [first, first + count)."""
-        batch, heads, q_len, k_len = self.mask.shape
+        batch, heads, q_len, _ = self.mask.shape
         here = image if batch > 1 else 0
         low = first if heads > 1 else 0
         high = first + count if heads > 1 else 1

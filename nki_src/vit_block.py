@@ -9,12 +9,13 @@ and where unrolling would take too many instructions, images become a loop on th
 
 Two programs (LNC 2) share the images, or the row tiles of one image alone.
 
-Between HBM reads of x and the HBM write of the result nothing leaves the chip; the residual
-stream is float32. Engines: TensorE all matmuls and transposes; ScalarE exp, GELU, the squares of
-the norms, and the evictions of transposes, of queries and keys and of attention results; VectorE
-maxima, statistics and scaling of the norms, and the evictions of the other projections with bias
-and residual; GpSimd makes the residual stream of x and adds the biases of these projections to it
-beforehand.
+Between HBM reads of x and the HBM write of the result nothing leaves the chip; where loops on the
+device have no room for the rows of all groups, x is copied to the result first and worked on there.
+The residual stream is float32. Engines: TensorE all matmuls and transposes; ScalarE exp, GELU, the
+squares of the norms, and the evictions of transposes, of queries and keys and of attention results;
+VectorE maxima, statistics and scaling of the norms, and the evictions of the other projections with
+bias and residual; GpSimd makes the residual stream of x and adds the biases of these projections to
+it beforehand.
 
 SBUF: `limits.vit_block_plan` chooses the size of the group, of the passes and of the block from the
 budget of `limits.block_bytes`. Where nothing else fits there is one group at a time, one norm tile

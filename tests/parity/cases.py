@@ -203,6 +203,11 @@ def block_options():
                 "vit_block", tokens=130, width=264, heads=3, head_dim=head_dim, hidden=300, batch=2,
                 qk_norm=norm, full=full, bias=bias, norm="rms",
             )  # fmt: skip
+    # More values than a bank of PSUM holds.
+    yield from row(
+        "vit_block", dtypes=("fp32",), tokens=50, width=136, heads=9, head_dim=64, hidden=200,
+        qk_norm="rms", full=True,
+    )  # fmt: skip
     # More heads than a bank of PSUM or a pass holds, and more columns than a slab.
     yield from row(
         "vit_block", dtypes=("bf16",), tokens=17, width=136, heads=70, head_dim=32, hidden=200,

@@ -210,7 +210,7 @@ FAULTS = [
     # linear
     Fault(
         "linear", "bias dropped", "linear.py",
-        "weight, weight_layout, bias, None, None)", "weight, weight_layout, None, None, None)",
+        "weight, weight_layout, bias)", "weight, weight_layout, None)",
         LINEAR,
     ),
     Fault(
@@ -262,7 +262,7 @@ FAULTS = [
     ),
     Fault(
         "mlp", "second bias dropped", "mlp.py",
-        "weights.layout, bias, scale, residual)", "weights.layout, None, scale, residual)",
+        "weights.layout, bias)", "weights.layout, None)",
         MLP, "bf16",
     ),
     Fault(
@@ -806,6 +806,11 @@ FAULTS = [
         "vit_block", "bias missing in the squares", "heads.py",
         "        self.row = broadcast_row(self.bias, self.first + low, size)\n",
         "        self.row = None\n", dict(NORMED, qk_norm="rms", full=True), "bf16",
+    ),
+    Fault(
+        "vit_block", "bias of the first 512 values in the squares of all", "heads.py",
+        "part_of(self.row, tokens, start, stop)", "part_of(self.row, tokens, 0, stop - start)",
+        dict(NORMED, heads=9, head_dim=64, qk_norm="rms", full=True),
     ),
     Fault(
         "vit_block", "key lengths of the first image for all", "block.py",
