@@ -20,10 +20,12 @@ from bench.paths import output
 from bench.progress import ProgressLine
 from bench.rows import IMPLS, Plan, Setting, run
 from bench.validation import report as validation
+from nki_emulator.pipes import quiet
 
 DEFAULT_MODEL = "vit-b16"
 
 
+@quiet
 def main(argv: list[str] | None = None) -> int:
     """Runs the command line `argv` (default: that of the process); returns the exit status."""
     argv = sys.argv[1:] if argv is None else argv

@@ -11,8 +11,10 @@ from hub.manifest import read_manifest
 from hub.provenance import git_state
 from hub.public_api import ApiError, check_api, read_api, record_api
 from hub.publish import Publication, PublishError, check_checkout, publish
+from nki_emulator.pipes import quiet
 
 
+@quiet
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; return the exit status."""
     options = _parser().parse_args(arguments)

@@ -9,7 +9,7 @@ import os
 import runpy
 import sys
 
-from . import checker, install, rulebook, startup, tracebacks
+from . import checker, install, pipes, rulebook, startup, tracebacks
 from .checker.rules import rules_text
 
 USAGE = """usage: python -m nki_emulator SCRIPT [ARGUMENT...]
@@ -38,9 +38,7 @@ def main(arguments):
     if arguments[0] == "check":
         return checker.main(arguments[1:])
     if arguments == ["rules"]:
-        print(f"# Rules of the emulator\n\n{rulebook.table_text()}\n")
-        print(f"# Rules of the language checker\n\n{rules_text()}")
-        return 0
+        return _rules()
     if arguments in (["enable"], ["disable"]):
         return _startup(arguments[0])
     script = arguments[0]
@@ -53,6 +51,13 @@ def main(arguments):
     sys.path[0] = os.path.dirname(os.path.abspath(script))
     sys.excepthook = tracebacks.from_script(script)
     runpy.run_path(script, run_name="__main__")
+    return 0
+
+
+@pipes.quiet
+def _rules():
+    print(f"# Rules of the emulator\n\n{rulebook.table_text()}\n")
+    print(f"# Rules of the language checker\n\n{rules_text()}")
     return 0
 
 

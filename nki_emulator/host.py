@@ -56,7 +56,9 @@ class Arguments:
             return self._tensor(value, value, name)
         if isinstance(value, list):
             raise NkiArgumentError(
-                "argument-list", f"argument {name} is a list; pass a tuple (NKI 0.3 and later)."
+                "argument-list",
+                f"argument {name} is a list; pass an array (np.asarray or torch.tensor) for a "
+                f"tensor, or a tuple for a group of values (NKI 0.3 and later).",
             )
         if type(value) is tuple:
             return tuple(self.wrap(item, f"{name}[{i}]") for i, item in enumerate(value))

@@ -46,9 +46,10 @@ class MemoryUse:
 
     def __str__(self):
         share = 100 * self.peak / self.capacity
+        count = f"{len(self.tiles)} tile{'' if len(self.tiles) == 1 else 's'}"
         lines = [
             f"{self.memory}, program {self.program}: {self.peak} of {self.capacity} bytes a "
-            f"partition ({share:.0f} %), {len(self.tiles)} tiles at the peak"
+            f"partition ({share:.0f} %), {count} at the peak"
         ]
         if self.tiles:
             lines.append(f"    {'bytes':>7} {'address':>7}  tile")

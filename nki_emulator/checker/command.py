@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 
+from ..pipes import quiet
 from .findings import CheckError
 from .program_check import check_program
 from .rules import rules_text
@@ -24,6 +25,7 @@ def parser():
     return result
 
 
+@quiet
 def main(arguments=None):
     """Run the checker on command-line ``arguments`` (sys.argv if None); returns the exit code."""
     options = parser().parse_args(arguments)

@@ -33,7 +33,7 @@ def section(profile):
             _timeline(profile),
             "<h3>Engines (modelled)</h3>",
             table(("engine", "busy us", "idle us", "share", ""), _engines(profile)),
-            "<h3>Dearest source lines (modelled)</h3>",
+            "<h3>Dearest source lines (modelled; row tiles that work side by side count each)</h3>",
             table(("line", "instruction", "count", "engine us", "source"), _lines(profile)),
         )
     )
@@ -108,7 +108,7 @@ def _cards(profile):
 def _engines(profile):
     for engine, busy in profile.busy.items():
         share = busy / profile.total if profile.total else 0.0
-        bar = f'<div class="bar"><i style="width:{min(share, 1) * 100:.1f}%"></i></div>'
+        bar = f'<div class="bar"><i style="width:{share * 100:.1f}%"></i></div>'
         yield (
             engine, ("n", f"{busy / 1e3:.2f}"), ("n", f"{profile.idle[engine] / 1e3:.2f}"),
             ("n", f"{share:.1%}"), bar,

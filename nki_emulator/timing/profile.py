@@ -23,8 +23,11 @@ class Profile:
     ``optimistic`` lets every buffer be renamed and takes documented rates. ``floor`` is what
     cannot be beaten under documented rates: the busiest engine at its peak, or the bytes that DMA
     moves from or to HBM at the theoretical rate (``floor_of`` says which).
-    ``launch`` is the fixed cost of a launch, kept apart. ``busy`` and ``idle`` are per engine
-    ("dma" for the DMA engines), on two cores their mean. ``matmul_utilisation`` is the share of
+    ``launch`` is the fixed cost of a launch, kept apart. ``busy`` is the time in which at least one
+    instruction works on an engine ("dma" for the DMA engines), on two cores their mean, and
+    ``idle`` the rest of ``total``. Both are times, not work: of row tiles side by side the tensor
+    engine's ``busy`` does not say how many there are. Work is what ``lines`` adds up, where
+    instructions side by side count each, and what ``matmul_utilisation`` goes by: the share of
     ``total`` in which the tensor engine's peak would have done the multiply-adds.
     """
 
@@ -146,12 +149,25 @@ def _last(events):
 
 
 def _busy(events, cores):
-    """Nanoseconds that each engine works, on two cores their mean."""
-    busy = dict.fromkeys((*ENGINES, "dma"), 0.0)
+    """Nanoseconds in which at least one step works on each engine, on two cores their mean."""
+    spans = defaultdict(list)
     for event in events:
         name = "dma" if event.transfer else event.step.engine
-        busy[name] = busy.get(name, 0.0) + event.busy / cores
+        spans[event.step.core, name] += event.spans
+    busy = dict.fromkeys((*ENGINES, "dma"), 0.0)
+    for (_, name), some in spans.items():
+        busy[name] = busy.get(name, 0.0) + _covered(some) / cores
     return busy
+
+
+def _covered(spans):
+    """Nanoseconds that lie in at least one of the (start, end) pairs."""
+    covered, reached = 0.0, 0.0
+    for start, end in sorted(spans):
+        if end > reached:
+            covered += end - max(start, reached)
+            reached = end
+    return covered
 
 
 def _floor(cores, hardware, rate):
@@ -189,12 +205,15 @@ def _multiply_adds(step):
 
 
 def _lines(events):
-    """(line, op, count, engine nanoseconds, text) by source line and instruction, dearest first."""
+    """(line, op, count, engine nanoseconds, text) by source line and instruction, dearest first.
+
+    The nanoseconds are work: those of row tiles that work side by side are added.
+    """
     table = defaultdict(lambda: [0, 0.0])
     for event in events:
         entry = table[event.step.line, event.step.op]
         entry[0] += 1
-        entry[1] += event.busy
+        entry[1] += event.work
     rows = [
         (str(line), op, count, time, line.text if line else "")
         for (line, op), (count, time) in table.items()

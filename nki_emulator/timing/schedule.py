@@ -44,12 +44,21 @@ class Event:
     table: tuple = None
 
     @property
-    def busy(self):
-        """Nanoseconds that the engine works for this step; two DMA queues may share theirs."""
+    def work(self):
+        """Nanoseconds of the engine that this step alone takes.
+
+        Row tiles of the tensor engine work side by side, so such times may add up to more than has
+        passed; a DMA that shares the DMA engines with the other queue has more in `spans`.
+        """
         if self.transfer:
             return self.transfer.time
-        table = self.table[1] - self.table[0] if self.table else 0.0
-        return self.end - self.start + table
+        return sum(end - start for start, end in self.spans)
+
+    @property
+    def spans(self):
+        """The (start, end) in which the engine works for this step, a table load apart."""
+        own = (self.start, self.end)
+        return (self.table, own) if self.table else (own,)
 
 
 def queue_of(step):

@@ -37,7 +37,11 @@ def statement(regime):
 
 def regime(busy, total):
     """The regime of a profile by its busiest resource: matmul, dma or vector; small if none is
-    busy for half of the ``total`` time, so that latencies decide."""
+    busy for half of the ``total`` time, so that latencies decide.
+
+    ``busy`` are times in which a resource works, not work added up: row tiles side by side do not
+    make a launch that mostly waits one that is bound by matrix products.
+    """
     busiest = max(busy, key=busy.get)
     if busy[busiest] < total / 2:
         return "small"

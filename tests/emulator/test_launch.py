@@ -496,3 +496,13 @@ def test_refused_kernels_leave_no_session_behind():
     from nki_emulator.session import active_session
 
     assert active_session() is None
+
+
+def test_a_list_is_refused_with_what_to_pass_instead():
+    @nki.jit
+    def kernel(x):
+        return x
+
+    with pytest.raises(NkiArgumentError, match="argument x is a list") as refusal:
+        kernel([1.0, 2.0])
+    assert "pass an array" in str(refusal.value) and "or a tuple" in str(refusal.value)

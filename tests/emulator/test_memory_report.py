@@ -62,7 +62,7 @@ def test_the_table():
     assert lines[4].startswith("        512       0  weights bfloat16[128, 256] at ")
     assert "test_memory_report.py:" in lines[3]
     assert (
-        lines[5] == "PSUM, program 0: 2048 of 16384 bytes a partition (12 %), 1 tiles at the peak"
+        lines[5] == "PSUM, program 0: 2048 of 16384 bytes a partition (12 %), 1 tile at the peak"
     )
     assert lines[-1] == NOTE and "not the compiler's" in NOTE
 

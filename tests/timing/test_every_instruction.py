@@ -47,8 +47,8 @@ def test_a_cost_is_positive_and_grows(name, target, on_target):
     times = []
     for size in SIZES.get(name, (192, 480)):
         event = traced(name, size)[-1]
-        assert 0 < event.busy < math.inf and 0 <= event.done - event.end < math.inf
-        times.append(event.busy)
+        assert 0 < event.work < math.inf and 0 <= event.done - event.end < math.inf
+        times.append(event.work)
     assert times[0] == times[1] if name in FIXED else times[0] < times[1]
 
 

@@ -1,5 +1,7 @@
 """What must hold between modelled times, whatever the figures are."""
 
+import re
+
 import pytest
 
 import nki_emulator
@@ -159,11 +161,49 @@ def test_the_first_table_is_loaded_while_the_data_comes():
     found = profile(kernel, zeros(128, 512))
     (event,) = [event for event in found.events if event.step.op == "activation"]
     assert event.table == (0, 1280) and event.start == pytest.approx(found.events[0].done)
-    assert event.busy == pytest.approx(1280 + 512 / 1.2) == found.busy["scalar"]
-    assert sum(time for *_, op, _, time, _ in found.lines if op == "activation") == event.busy
+    assert event.work == pytest.approx(1280 + 512 / 1.2) == found.busy["scalar"]
+    assert sum(time for *_, op, _, time, _ in found.lines if op == "activation") == event.work
 
 
 def nki_activation(tile, function):
     import nki.isa as nisa
 
     nisa.activation(dst=tile, op=function, data=tile)
+
+
+def row_tiles(x, rounds):
+    """``rounds`` times four products that use 32 rows each, so that they work side by side."""
+    import nki.isa as nisa
+
+    tile = load(x)
+    banks = []
+    for _ in range(4):
+        banks.append(nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum))
+    for step in range(4 * rounds):
+        rows = nl.ds(32 * (step % 4), 32)
+        nisa.nc_matmul(
+            dst=banks[step % 4], stationary=tile[rows, 0:128], moving=tile[rows, :],
+            tile_position=(32 * (step % 4), 0), tile_size=(32, 128), accumulate=step >= 4,
+        )  # fmt: skip
+    out = nl.ndarray((128, 512), dtype=x.dtype, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=out, src=banks[3])
+    return save(out)
+
+
+def test_an_engine_is_busy_once_however_many_row_tiles_work(tmp_path):
+    found = profile(row_tiles, zeros(128, 512), 40)
+    products = [event for event in found.events if event.track == "tensor"]
+    assert sum(event.work for event in products) > found.total
+    ends = max(event.end for event in products)
+    assert found.busy["tensor"] <= ends - min(event.start for event in products) + 1e-6
+    assert all(idle >= 0 for idle in found.idle.values())
+    found.to_html(tmp_path / "page.html")
+    shares = re.findall(r'class="n">([\d.-]+)%', (tmp_path / "page.html").read_text())
+    assert shares and all(0 <= float(share) <= 100 for share in shares)
+
+
+def test_the_dma_engines_are_busy_for_the_time_of_the_transfers():
+    """Two queues take turns, so their spans overlap; the work is the same."""
+    found = profile(copy_through, zeros(128, 4096), 512)
+    work = sum(event.work for event in found.events if event.transfer)
+    assert found.busy["dma"] == pytest.approx(work)
