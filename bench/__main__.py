@@ -162,7 +162,7 @@ def _listing() -> str:
         ("activation", lambda shape: shape.activation),
         ("eps", lambda shape: f"{shape.eps:g}"),
         ("layer scale", lambda shape: "yes" if shape.layer_scale else "no"),
-        ("not run as kernels", lambda shape: shape.beyond_the_kernel or "-"),
+        ("no eager launches for", lambda shape: shape.beyond_eager_launches or "-"),
         ("source", lambda shape: shape.source),
     )
     return report.table(columns, list(MODELS.values()))

@@ -54,20 +54,20 @@ class RotaryEmbedding(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         patches = x[:, :, self.prefix :]
-        cos, sin = self._tables(patches)
+        cos, sin = (table.to(x.device, x.dtype) for table in self.tables(*patches.shape[-2:]))
         half = patches.shape[-1] // 2
         turned = torch.cat((-patches[..., half:], patches[..., :half]), -1)
         return torch.cat((x[:, :, : self.prefix], patches * cos + turned * sin), 2)
 
-    def _tables(self, patches: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        count, size = patches.shape[-2:]
+    def tables(self, count: int, size: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Cosines and sines [count, size], float32, of `count` patches."""
         side = round(count**0.5)
-        place = torch.arange(count, device=patches.device, dtype=torch.float32)
-        steps = torch.arange(size // 4, device=patches.device) / (size // 4)
+        place = torch.arange(count, dtype=torch.float32)
+        steps = torch.arange(size // 4) / (size // 4)
         rates = self.theta**-steps
         axes = torch.stack((place // side, place % side))
         angles = (axes[:, :, None] * rates).permute(1, 0, 2).flatten(1).repeat(1, 2)
-        return angles.cos().to(patches.dtype), angles.sin().to(patches.dtype)
+        return angles.cos(), angles.sin()
 
 
 class Attention(nn.Module):
@@ -234,6 +234,7 @@ def pack(block: PreNormBlock, package: ModuleType):
         attention_scale=attention.scale,
         norm="rms" if isinstance(block.norm1, nn.RMSNorm) else "layer",
         activation=mlp.activation,
+        rope="half" if isinstance(attention.rotary, RotaryEmbedding) else None,
         gate_weight=in_out(gate[0]),
         gate_bias=copied(gate[1]),
         **norm_of("inner", mlp.norm, inner=mlp.norm),

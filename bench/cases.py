@@ -2,8 +2,7 @@
 
 Each case is the same computation four times: eager PyTorch, the package, eager PyTorch as one
 launch per operation (for the modelled table), and eager PyTorch in float64, which is the answer
-that all are compared with. What has no eager launches (`VitShape.beyond_the_kernel`) is eager
-PyTorch alone.
+that all are compared with. Some blocks have no eager launches (`VitShape.beyond_eager_launches`).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bench.blocks import PreNormBlock, pack
+from bench.blocks import PreNormBlock, RotaryEmbedding, pack
 from bench.eager import EagerLaunches
 from bench.models import VitShape
 from bench.weights import fill_like_trained
@@ -31,12 +30,12 @@ SEED = 0
 @dataclass(frozen=True)
 class Case:
     """One computation; each callable takes nothing (`launches`: the launcher) and returns its
-    result. `package` and `launches` are None where it is not run as kernels; `beyond` says why."""
+    result. `launches` is None where something has no launch of its own; `beyond` says what."""
 
     op: str
     eager: Callable[[], Tensor]
     exact: Callable[[], Tensor]
-    package: Callable[[], Tensor] | None = None
+    package: Callable[[], Tensor]
     launches: Callable[[EagerLaunches], Tensor] | None = None
     beyond: str = ""
 
@@ -86,20 +85,32 @@ def _blocks(op: str, shape: VitShape, blocks: list, x: Tensor, package: ModuleTy
         doubles = (copy.deepcopy(block).to("cpu").double() for block in blocks)
         return chain(lambda block, x: block(x), doubles, x.to("cpu").double())
 
-    if shape.beyond_the_kernel:
-        return Case(op, eager, exact, beyond=f"no eager launches for {shape.beyond_the_kernel}")
     packed = [pack(block, package) for block in blocks]
     if op == "vit_block":
         ours = functools.partial(package.vit_block, x, packed[0])
     else:
         ours = functools.partial(package.vit_encoder, x, package.EncoderParams.from_blocks(packed))
+    rope = _tables(blocks[0], x)
+    if rope is not None:
+        ours = functools.partial(ours, rope=rope)
+    beyond = shape.beyond_eager_launches
     return Case(
         op=op,
         eager=eager,
         exact=exact,
         package=ours,
-        launches=lambda launcher: chain(launcher.block, blocks, x),
+        launches=None if beyond else lambda launcher: chain(launcher.block, blocks, x),
+        beyond=beyond,
     )
+
+
+def _tables(block: PreNormBlock, x: Tensor) -> tuple[Tensor, Tensor] | None:
+    """The float32 tables of the rotary embedding of a block on x, or None."""
+    rotary = block.attn.rotary
+    if not isinstance(rotary, RotaryEmbedding):
+        return None
+    tables = rotary.tables(x.shape[1] - rotary.prefix, block.attn.head_dim)
+    return tuple(table.to(x.device) for table in tables)
 
 
 def _operations(shape, block: PreNormBlock, x: Tensor, package: ModuleType) -> list[Case]:
@@ -179,13 +190,13 @@ def _swiglu_mlp(package: ModuleType, mlp: nn.Module, x: Tensor) -> Tensor:
     )
 
 
-def _case(op: str, eager: Callable, inputs: tuple, package: Callable | None, launches) -> Case:
+def _case(op: str, eager: Callable, inputs: tuple, package: Callable, launches) -> Case:
     double = copy.deepcopy(eager).to("cpu").double() if isinstance(eager, nn.Module) else eager
     doubles = [None if one is None else one.to("cpu").double() for one in inputs]
     return Case(
         op=op,
         eager=lambda: eager(*inputs),
         exact=lambda: double(*doubles),
-        package=None if package is None else lambda: package(*inputs),
-        launches=None if launches is None else lambda launcher: launches(launcher, *inputs),
+        package=lambda: package(*inputs),
+        launches=lambda launcher: launches(launcher, *inputs),
     )

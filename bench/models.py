@@ -49,9 +49,14 @@ class VitShape:
     qk_norm: bool = False
 
     @property
-    def beyond_the_kernel(self) -> str:
-        """What the block has that the benchmark does not run as kernels, or ""."""
+    def beyond_eager_launches(self) -> str:
+        """What the block has that is no launch of its own in the eager baseline, or ""."""
         return "rotary embeddings" if self.rope_theta else ""
+
+    @property
+    def matrix_elements(self) -> int:
+        """Elements of the weight matrices of one block."""
+        return (4 * self.hidden + (2 + self.gated) * self.mlp) * self.hidden
 
     def tokens(self, resolution: int | None = None) -> int:
         """Tokens in one image: the whole patches that fit, as a convolution of stride `patch` makes

@@ -108,12 +108,16 @@ def modelled_remarks(modelled: Sequence[dict]) -> list[str]:
     timed = [row for row in modelled if row["us"] is not None]
     if timed:
         remarks += [
-            "eager launches: the same computation as one launch for each PyTorch operation",
             "us: modelled, buffers as written, no launches; renamed: the same, buffers renamed",
             "floor: documented rates, nothing can be faster; of floor: the share that us reaches",
+            "T_min: the matrix products of whole blocks at peak, or their weights read once",
             "T V S G dma: per cent of us in which TensorE, VectorE, ScalarE, GpSimdE and DMA work",
-            "speed-up: modelled, over the eager rows of this table, launch cost included in both",
         ]
+        if any(row["impl"] == "eager" for row in timed):
+            remarks += [
+                "eager launches: the same computation as one launch for each PyTorch operation",
+                "speed-up: modelled, over the eager launches, launch cost included in both",
+            ]
         remarks += sorted({row["trust"] for row in timed if row["trust"]})
     return remarks
 
@@ -132,7 +136,7 @@ def _shares(row: dict) -> str:
 
 LEFT_ALIGNED = {
     "model", "op", "impl", "path", "target", "source", "way", "kernel", "regime",
-    "source of the measurement", "not run as kernels",
+    "source of the measurement", "no eager launches for",
 }  # fmt: skip
 CASE = (
     ("model", lambda row: row["model"]),
@@ -156,6 +160,7 @@ MODEL = (
     ("renamed", lambda row: f"{row['us_optimistic']:.1f}"),
     ("floor", lambda row: f"{row['floor_us']:.1f}"),
     ("of floor", lambda row: f"{row['floor_us'] / row['us']:.0%}"),
+    ("x T_min", lambda row: "-" if not row["t_min_us"] else f"{row['us'] / row['t_min_us']:.3f}"),
     ("launches", lambda row: str(row["launches"])),
     ("launch us", lambda row: f"{row['launch_us']:.1f}"),
     ("T   V   S   G dma", _shares),

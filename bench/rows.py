@@ -20,6 +20,8 @@ repeats,          before them
 converged
 us_optimistic,    modelled: the bound with renamed buffers, and the documented floor
 floor_us
+t_min_us          modelled blocks and encoders: what their matrix products and weights alone would
+                  take, see floor.py
 launches          kernel launches of one run; None for PyTorch
 launch_us         modelled: their fixed cost, which `us` leaves out
 busy              modelled: share of `us` that each engine works, {"tensor": 0.6, ...}
@@ -29,7 +31,7 @@ cos, max_abs_err  against the eager expression in float64
 path              what ran: "nki" or "torch"
 regime, trust     modelled: the kind of published measurements that say how far the figures can be
                   trusted, and that in a sentence with the error; None without a time
-note              why a row has no kernel or no time, or ""
+note              why a row has no time or no kernel ran, or ""
 ================  ==================================================================================
 """
 
@@ -47,6 +49,7 @@ from bench import modelled
 from bench.cases import DTYPES, build_cases
 from bench.device import CPU, Device
 from bench.eager import EagerLaunches
+from bench.floor import t_min
 from bench.models import VitShape
 from bench.parity import compare
 from bench.paths import cpu_path, emulated_nki
@@ -58,8 +61,9 @@ LONG_ATTENTION = 1024
 IMPLS = ("eager", "compile", "kernel")
 KEYS = (
     "table", "model", "res", "batch", "dtype", "tokens", "level", "op", "device", "target", "lnc",
-    "impl", "us", "us_spread", "repeats", "converged", "us_optimistic", "floor_us", "launches",
-    "launch_us", "busy", "speedup", "cos", "max_abs_err", "path", "regime", "trust", "note",
+    "impl", "us", "us_spread", "repeats", "converged", "us_optimistic", "floor_us", "t_min_us",
+    "launches", "launch_us", "busy", "speedup", "cos", "max_abs_err", "path", "regime", "trust",
+    "note",
 )  # fmt: skip
 
 
@@ -74,11 +78,15 @@ class Setting:
     level: str
 
     @property
+    def layers(self) -> int:
+        """Blocks that run, where whole blocks do."""
+        return self.shape.depth if self.level == "encoder" else 1
+
+    @property
     def bytes(self) -> int:
         """About what the reference in float64 takes: weights, activations, attention scores."""
         shape, tokens = self.shape, self.shape.tokens(self.resolution)
-        weights = (4 * shape.hidden + (2 + shape.gated) * shape.mlp) * shape.hidden
-        weights *= shape.depth if self.level == "encoder" else 1
+        weights = shape.matrix_elements * self.layers
         activations = tokens * (4 * shape.hidden + (1 + shape.gated) * shape.mlp)
         scores = shape.heads * tokens * tokens
         return 8 * (weights + self.batch * (activations + scores))
@@ -152,10 +160,8 @@ def _measured(setting, case, exact, package, plan) -> list[dict]:
             calls["compile"] = compiled
         except Exception as error:  # whatever the compiler of this machine says
             notes["compile"] = f"torch.compile failed: {type(error).__name__}: {error}"[:300]
-    if "kernel" in plan.impls and case.package:
+    if "kernel" in plan.impls:
         calls["kernel"] = case.package
-    elif "kernel" in plan.impls:
-        notes["kernel"] = _no_kernel(case)
     rows = []
     with cpu_path() if plan.device is CPU else contextlib.nullcontext():
         package.reset_launches()
@@ -186,15 +192,12 @@ def _measured(setting, case, exact, package, plan) -> list[dict]:
     return rows
 
 
-def _no_kernel(case) -> str:
-    return f"not run as kernels: {case.beyond}"
-
-
 def _modelled(setting, case, exact, package, plan, impl):
     note = ""
     chip = dict(table="modelled", impl=impl, target=plan.target, lnc=plan.lnc)
-    if case.package is None:
-        return _row(setting, case, path="torch", note=_no_kernel(case), **chip), ()
+    if impl == "eager" and case.launches is None:
+        note = f"no eager launches for {case.beyond}"
+        return _row(setting, case, path="torch", note=note, **chip), ()
     if impl == "eager":
         launcher = EagerLaunches(package, plan.lnc)
         call, path = lambda: case.launches(launcher), "torch"
@@ -219,6 +222,11 @@ def _modelled(setting, case, exact, package, plan, impl):
             us=cost.us, us_optimistic=cost.us_optimistic, floor_us=cost.floor_us,
             launches=cost.launches, launch_us=cost.launch_us, busy=cost.busy, regime=cost.regime,
         )  # fmt: skip
+        if setting.level != "op":
+            times["t_min_us"] = t_min(
+                setting.shape, setting.layers, setting.shape.tokens(setting.resolution),
+                setting.batch, setting.dtype, plan.target, plan.lnc,
+            )  # fmt: skip
         if case.op == "attention" and setting.shape.tokens(setting.resolution) >= LONG_ATTENTION:
             times["regime"] = "attention"
         times["trust"] = trust.statement(times["regime"])

@@ -116,12 +116,15 @@ def test_other_norms_and_biases_run_as_kernels(changes):
             assert compare(launched, case.exact()).max_abs_err < 1e-4, case.op
 
 
-def test_rotary_embeddings_are_eager_alone():
+def test_rotary_embeddings_run_as_kernels_without_eager_launches():
     shape = dataclasses.replace(TINY, rope_theta=100.0, prefix_tokens=5)
-    (block,) = build_cases(shape, "block", 32, 2, torch.float32, neuron_vit)
-    assert block.package is None and block.launches is None
-    assert block.beyond == "no eager launches for rotary embeddings"
-    assert compare(block.eager(), block.exact()).max_abs_err < 1e-4
+    for level in ("block", "encoder"):
+        (case,) = build_cases(shape, level, 32, 2, torch.float32, neuron_vit)
+        assert case.launches is None and case.beyond == "rotary embeddings"
+        with emulated_nki():
+            result = case.package()
+        assert compare(result, case.exact()).max_abs_err < 1e-4
+        assert compare(case.eager(), case.exact()).max_abs_err < 1e-4
     cases = {case.op: case for case in build_cases(shape, "op", 32, 2, torch.float32, neuron_vit)}
     with emulated_nki():
         assert compare(cases["attention"].package(), cases["attention"].exact()).cos > 0.999999

@@ -259,17 +259,18 @@ def test_progress_covers_the_whole():
     assert told == sorted(told) and told[0] == 0 and told[-1] == 0.5
 
 
-def test_a_family_beyond_the_kernels_is_eager_with_the_reason(tmp_path):
+def test_a_family_without_eager_launches_says_why(tmp_path):
     shape = dataclasses.replace(MODELS["dinov3-s16"], depth=1)
     setting = rows.Setting(shape, 32, 1, "fp32", "block")
     found = rows.run([setting], neuron_vit, PLAN)
-    eager, *others = found
-    assert (eager["table"], eager["impl"], eager["path"]) == ("measured", "eager", "torch")
-    assert eager["us"] > 0 and eager["cos"] > 0.99999
-    for row in others:
-        assert (row["path"], row["us"], row["speedup"], row["cos"]) == ("torch", None, None, None)
-        assert row["note"] == "not run as kernels: no eager launches for rotary embeddings"
-    assert "rotary embeddings" in report.text(found)
+    modelled = {row["impl"]: row for row in found if row["table"] == "modelled"}
+    eager, kernel = modelled["eager"], modelled["kernel"]
+    assert eager["note"] == "no eager launches for rotary embeddings" and eager["us"] is None
+    assert kernel["path"] == "nki" and kernel["us"] > 0 and kernel["speedup"] is None
+    assert kernel["cos"] > 0.99999 and kernel["note"] == ""
+    text = report.text(found)
+    assert "eager launches: no eager launches for rotary embeddings" in text
+    assert "speed-up: modelled" not in text
     report.write_json(found, tmp_path / "rows.json")
     page.write(found, page.Timelines(), device.CPU, tmp_path / "page.html")
     assert "rotary embeddings" in (tmp_path / "page.html").read_text()

@@ -122,8 +122,8 @@ def test_every_family_is_there():
 
 
 @pytest.mark.parametrize("name", BEYOND)
-def test_what_is_beyond_the_kernel(name):
-    assert MODELS[name].beyond_the_kernel == BEYOND[name]
+def test_what_is_beyond_eager_launches(name):
+    assert MODELS[name].beyond_eager_launches == BEYOND[name]
 
 
 def test_unknown_name_suggests_near_ones():
