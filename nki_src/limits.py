@@ -703,11 +703,14 @@ def head_size(name, head_dim):
     if head_dim <= HEAD_SIZE_MAX:
         return True, "", ""
     reason = f"{name} head_dim={head_dim} > {HEAD_SIZE_MAX} (partitions of the tensor engine)"
-    return (
-        False,
-        reason,
-        "use torch.nn.functional.scaled_dot_product_attention for this layer, or split heads",
-    )
+    if name == "attention":
+        remedy = "use torch.nn.functional.scaled_dot_product_attention for this layer"
+    else:
+        remedy = (
+            "run attention as PyTorch operations, and what is around it with layer_norm or "
+            "rms_norm, linear, and mlp or swiglu_mlp"
+        )
+    return False, reason, remedy
 
 
 def sequence(name, argument, length):

@@ -167,7 +167,7 @@ def read_block(layer: nn.Module) -> Union[BlockParams, Refusal]:
             params = BlockParams(**read_parts(layer))
     except (NeuronVitUnsupported, AttributeError, ValueError, TypeError) as error:
         return Refusal(what_is_wrong(error), _LEAVE_IT)
-    return _beyond_limits(params) or params
+    return _block_beyond_limits(params) or params
 
 
 def refused_block(layer: nn.Module) -> Optional[Refusal]:
@@ -303,7 +303,7 @@ def unusual_tensors(layer: nn.Module) -> Optional[Refusal]:
     return None
 
 
-def _beyond_limits(params: BlockParams) -> Optional[Refusal]:
+def _block_beyond_limits(params: BlockParams) -> Optional[Refusal]:
     """The refusal of a block that the kernel does not take at any number of tokens."""
     sizes = {
         "batch": 1,
@@ -315,6 +315,19 @@ def _beyond_limits(params: BlockParams) -> Optional[Refusal]:
         "gated": params.gate_weight is not None,
         "inner_norm": params.inner_norm is not None,
     }
-    dtype = capability.dtype_name(params.dtype)
-    support = capability.check("vit_block", sizes, dtype, _environment.target())
-    return None if support else Refusal(support.reason, support.remedy)
+    return beyond_limits("vit_block", sizes, params.dtype)
+
+
+def beyond_limits(kernel: str, sizes: Dict[str, int], dtype: torch.dtype) -> Optional[Refusal]:
+    """The refusal of a module whose `kernel` does not take `sizes` of `dtype`, in words for who
+    has a model and not the tensors."""
+    support = capability.check(kernel, sizes, capability.dtype_name(dtype), _environment.target())
+    if support:
+        return None
+    if dtype == torch.float64:
+        return Refusal(support.reason, "convert the model with .float(), then call apply again")
+    return Refusal(
+        support.reason,
+        "no setting of the model changes that: this part stays as PyTorch operations; choose a "
+        "model within the limit for it to run on NKI",
+    )

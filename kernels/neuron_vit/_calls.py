@@ -80,8 +80,11 @@ def unusable_mask(x: Tensor, mask: Any) -> Optional[Refusal]:
         found = f"has {mask.dim()} dimensions"
     else:
         return None
+    remedy = 'with transformers, call model.set_attn_implementation("sdpa")'
+    if isinstance(mask, Tensor) and not mask.is_floating_point() and mask.dtype != torch.bool:
+        remedy = "for a mask of ones and zeros pass attention_mask.bool(), True takes part"
     return Refusal(
         f"vit_block takes a mask [batch, heads, tokens, tokens] of booleans or scores; this one "
         f"{found}",
-        'with transformers, call model.set_attn_implementation("sdpa")',
+        remedy,
     )

@@ -10,8 +10,8 @@ cpu, and every other device         PyTorch: the function of the same name in `r
 
 A call on an NKI path that the kernel does not cover runs as PyTorch operations after a
 `NeuronVitFallbackWarning`, one for each distinct reason in a process. With NEURON_VIT_REQUIRE_NKI=1
-every call that would not run as NKI raises `NeuronVitUnsupported`. Calls on empty tensors launch
-nothing and are never refused.
+every call that would not run as NKI raises `NeuronVitUnsupported`. Calls with an empty first tensor
+or an empty result launch nothing and are never refused.
 
 `run` is called from the bodies of the torch operators, so that all this happens when an operator
 runs, not when `torch.compile` traces it.
@@ -68,7 +68,7 @@ def reset_launches() -> None:
 @contextlib.contextmanager
 def recording() -> Iterator[List[Tuple[str, str]]]:
     """A list that every call of this thread goes into meanwhile: the name of the kernel, and why it
-    did not run, "" where it did. Calls on empty tensors are left out."""
+    did not run, "" where it did. Calls with nothing to do are left out."""
     outer = getattr(_thread, "calls", None)
     _thread.calls = []
     try:
@@ -100,8 +100,10 @@ def run(
     """
     function = getattr(reference, name)
     tensors = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
-    if any(tensor.numel() == 0 for tensor in tensors):
-        return _run_torch(function, arguments)
+    _environment.nki_required()  # A value that it does not take is an error at the first call.
+    done = _nothing_to_do(function, arguments, tensors)
+    if done is not None:
+        return done
     launch = _launcher(tensors[0].device)
     if launch is None:
         _refuse_where_required(name, tensors[0].device)
@@ -132,15 +134,31 @@ def run_without_kernel(
     Warns or raises as for a fallback where the tensors are on an NKI path.
     """
     tensors = _named_tensors(function, arguments)
-    if all(tensor.numel() for tensor in tensors.values()):
-        device = next(iter(tensors.values())).device
-        if _launcher(device) is None:
-            _refuse_where_required(name, device)
-            _record(name, _no_kernels_on(device))
-        else:
-            _fall_back(reason, remedy, tensors)
-            _record(name, reason)
+    _environment.nki_required()
+    done = _nothing_to_do(function, arguments, list(tensors.values()))
+    if done is not None:
+        return done
+    device = next(iter(tensors.values())).device
+    if _launcher(device) is None:
+        _refuse_where_required(name, device)
+        _record(name, _no_kernels_on(device))
+    else:
+        _fall_back(reason, remedy, tensors)
+        _record(name, reason)
     return _run_torch(function, arguments)
+
+
+def _nothing_to_do(
+    function: Callable[..., Any], arguments: Sequence[Any], tensors: Sequence[torch.Tensor]
+) -> Any:
+    """The result of a call whose first tensor, or result, is empty; None for any other call."""
+    if all(tensor.numel() for tensor in tensors):
+        return None
+    result = _run_torch(function, arguments)
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    if tensors[0].numel() and any(one.numel() for one in results):
+        return None
+    return result
 
 
 def _run_torch(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
@@ -151,9 +169,10 @@ def _run_torch(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
 
 
 def _launcher(device: torch.device) -> Optional[Callable[[str, Sequence[Any]], Any]]:
+    simulated = _environment.simulator_requested()
     if device.type == "neuron":
         return _launch_on_device
-    if device.type == "cpu" and _environment.simulator_requested():
+    if device.type == "cpu" and simulated:
         return _launch_in_simulator
     return None
 

@@ -118,11 +118,27 @@ def read_layer(layer: nn.Module) -> Dict[str, Any]:
     if kind not in _LAYERS:
         raise NeuronVitUnsupported(
             f"neuron-vit: BlockParams.from_module: the layer is a {type(layer).__name__} with the "
-            f"forward pass of {kind}; it must be one of {', '.join(_LAYERS)}. Build BlockParams "
-            "from the layer's tensors, if it computes the same block."
+            f"forward pass of {kind}; {_instead(layer)}."
         )
     refuse_active_dropout(layer)
     return read_parts(layer)
+
+
+def _instead(layer: nn.Module) -> str:
+    """What is allowed instead of a layer of another class, and what to do."""
+    named = layer.named_modules() if isinstance(layer, nn.Module) else ()
+    inner = [(name, module) for name, module in named if defining_class(module) in _LAYERS]
+    if inner:
+        name, module = inner[0]
+        return (
+            f"it must be one layer, and not a module with {len(inner)} of them. Pass one of "
+            f"these, for example {name}, a {type(module).__name__}; for all of them use "
+            "EncoderParams.from_module"
+        )
+    return (
+        f"it must be one of {', '.join(_LAYERS)}. Build BlockParams from the layer's tensors, if "
+        "it computes the same block"
+    )
 
 
 def read_parts(layer: nn.Module) -> Dict[str, Any]:

@@ -11,7 +11,13 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from . import _autocast
-from ._block_layer import drops_values, refused_forwards, refused_hooks, unusual_tensors
+from ._block_layer import (
+    beyond_limits,
+    drops_values,
+    refused_forwards,
+    refused_hooks,
+    unusual_tensors,
+)
 from ._calls import Refusal
 from ._fallback import note
 from ._layer_parts import (
@@ -151,7 +157,26 @@ def part_kind(module: nn.Module) -> Union[Type[Replaced], Refusal, None]:
     found = obstacle(module)
     if found is not None:
         refusal = Refusal(*found)
-    return refusal or unusual_tensors(module) or kind
+    return refusal or unusual_tensors(module) or _module_beyond_limits(module, kind) or kind
+
+
+def _module_beyond_limits(module: nn.Module, kind: Type[Replaced]) -> Optional[Refusal]:
+    """The refusal of a module whose kernel does not take it at any number of tokens."""
+    weight = next(module.parameters(), None)
+    if weight is None:
+        return None
+    if kind is ReplacedNorm:
+        kernel, sizes = f"{NORMS[defining_class(module)]}_norm", {"width": weight.numel()}
+    elif kind is ReplacedMlp:
+        fc1, fc2, _ = _read_mlp(module)
+        kernel = "mlp"
+        sizes = {"tokens": 1, "width": fc1.in_features, "hidden": fc1.out_features}
+        sizes["out"] = fc2.out_features
+    else:
+        head_dim = getattr(module, "head_dim", getattr(module, "attention_head_size", 1))
+        kernel = "attention"
+        sizes = {"batch": 1, "heads": 1, "q_len": 1, "k_len": 1, "head_dim": head_dim}
+    return beyond_limits(kernel, sizes, weight.dtype)
 
 
 def _read_mlp(module: nn.Module) -> Union[Tuple[nn.Linear, nn.Linear, str], Refusal]:

@@ -1,10 +1,10 @@
 """Checks on what callers pass in. Every error names the argument, what was found and what to do.
 
-All functions take the public function's name first, for the message. They only look at shapes,
-dtypes and devices, so that `torch.compile` can trace them.
+All functions take the public function's name first, for the message. They look at shapes, dtypes
+and devices, so that `torch.compile` can trace them; `lengths` and `bounds` also at values, where
+that waits for no device and nothing is being traced.
 """
 
-import math
 import numbers
 from typing import Any, Optional, Sequence, Tuple
 
@@ -12,6 +12,9 @@ import torch
 
 FLOATING = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
 _FLOATING_NAMES = "bfloat16, float16, float32 or float64"
+
+# Constants reach the kernels as float32.
+_LARGEST = torch.finfo(torch.float32).max
 
 ACTIVATIONS = ("gelu", "gelu_tanh", "quick_gelu", "silu", "relu")
 NORMS = ("layer", "rms")
@@ -127,6 +130,78 @@ def integers(
     same_device(function, argument, value, other_argument, other)
 
 
+def lengths(function: str, argument: str, value: torch.Tensor) -> None:
+    """No value is negative, where the values can be read. There is no upper bound."""
+    if not _readable(value) or value.numel() == 0:
+        return
+    least = int(value.min())
+    if least < 0:
+        raise fail(
+            function,
+            argument,
+            f"holds {least}",
+            "lengths must be at least 0; 0 hides all keys of an image, the number of keys or more "
+            "hides none",
+            f"Count the keys that take part, or clamp with {argument}.clamp(min=0)",
+        )
+
+
+def bounds(function: str, argument: str, value: torch.Tensor, tokens: int) -> None:
+    """The values, two or more, ascend from 0 to `tokens`, where they can be read."""
+    if not _readable(value):
+        return
+    found = value.tolist()
+    wrong = ""
+    if found[0] != 0:
+        wrong = f"begins with {found[0]}"
+    elif found[-1] != tokens:
+        wrong = f"ends with {found[-1]}"
+    for i in range(1, len(found)):
+        if not wrong and found[i] < found[i - 1]:
+            wrong = f"falls from {found[i - 1]} to {found[i]} at position {i}"
+    if wrong:
+        raise fail(
+            function,
+            argument,
+            wrong,
+            f"the bounds of segments must ascend from 0 to the number of tokens, {tokens}",
+            "Make them of the lengths of the segments, with a 0 in front of lengths.cumsum(0)",
+        )
+
+
+def _readable(tensor: torch.Tensor) -> bool:
+    """Whether the values can be read here and now: on a CPU, neither traced, transformed nor
+    fake."""
+    # First what torch.compile knows, so that it sees no more of this.
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return False
+    return (
+        type(tensor) in (torch.Tensor, torch.nn.Parameter)
+        and tensor.device.type == "cpu"
+        and torch._C._len_torch_dispatch_stack() == 0
+        and not torch._C._are_functorch_transforms_active()
+    )
+
+
+def mask(
+    function: str, argument: str, value: Any, other_argument: str, other: torch.Tensor
+) -> None:
+    """`value` is a bool mask, or a bias in float32 or the dtype of `other`, on its device."""
+    is_tensor(function, argument, value)
+    if not (value.dtype == torch.bool or value.is_floating_point() or value.is_complex()):
+        raise fail(
+            function,
+            argument,
+            f"has dtype {_name(value.dtype)}",
+            "it must be bool (True: the key takes part), or a bias that is added to the scores, "
+            f"in the dtype of {other_argument}, {_name(other.dtype)}, or float32",
+            f"For a mask of ones and zeros pass {argument}.bool(), which is {argument} != 0",
+        )
+    if value.dtype not in (torch.bool, torch.float32):
+        like(function, argument, value, other_argument, other)
+    same_device(function, argument, value, other_argument, other)
+
+
 def parameter(
     function: str,
     argument: str,
@@ -171,23 +246,24 @@ def epsilon(function: str, value: Any, argument: str = "eps") -> None:
     """`value` is a number that may be added to a variance."""
     if not is_number(value):
         raise wrong_type(function, argument, value, "a number of at least 0", "Use 1e-5")
-    if not 0 <= value < math.inf:
+    if not 0 <= value <= _LARGEST:
         raise fail(
             function,
             argument,
             f"is {value!r}",
-            "it must be a number of at least 0, and finite",
+            f"it must be a number from 0 to {_LARGEST:.4g}, the largest float32",
             "Use 1e-5",
         )
 
 
 def score_factor(function: str, argument: str, value: Any) -> None:
-    """`value` is a finite number that attention scores may be multiplied with."""
+    """`value` is a number in the range of float32 that attention scores are multiplied with."""
     remedy = "Use head_dim ** -0.5"
     if not is_number(value):
         raise wrong_type(function, argument, value, "a number", remedy)
-    if not -math.inf < value < math.inf:
-        raise fail(function, argument, f"is {value!r}", "it must be finite", remedy)
+    if not -_LARGEST <= value <= _LARGEST:
+        allowed = f"it must be finite and at most {_LARGEST:.4g} in size, the largest float32"
+        raise fail(function, argument, f"is {value!r}", allowed, remedy)
 
 
 def probability(function: str, argument: str, value: Any) -> None:

@@ -73,8 +73,9 @@ def scaled_dot_product_attention(
         scale: factor on the scores; None is head_dim ** -0.5.
         enable_gqa: `key` and `value` may have fewer heads than `query`, whose number must be a
             multiple of theirs; consecutive heads of `query` share one of them.
-        kv_lens: integers [batch]: image i attends to its first kv_lens[i] keys only. What `key` and
-            `value` hold behind them is not used, but must be finite. Excludes `attn_mask`.
+        kv_lens: integers [batch]: image i attends to its first kv_lens[i] keys only; at least 0,
+            and the number of keys or more is all of them. What `key` and `value` hold behind them
+            is not used, but must be finite. Excludes `attn_mask`.
 
     Returns:
         [batch, heads, queries, head_dim], dtype of `query`. It is a view on a dense
@@ -88,6 +89,14 @@ def scaled_dot_product_attention(
     makes its position NaN also in other heads of its image, such a key all positions; never those
     of another image. On a CPU without the simulator, values that are not finite come out as from
     `torch.nn.functional`, which for fewer than 16 keys gives finite values to a NaN query.
+
+    Of an additive `attn_mask`, minus infinity or any value below the one above masks; other values
+    may be up to 1e6 in size, 65504 for a float16 query. Larger positive ones may give NaN, which is
+    not noticed.
+
+    The values of `kv_lens` are checked for tensors on the CPU in code that is neither compiled,
+    traced nor transformed. Elsewhere they are not read, which would wait for the device: a negative
+    length then hides all keys, as 0 does.
 
     Raises:
         ValueError or TypeError: an argument does not fit; the message names it.
@@ -174,6 +183,8 @@ def packed_attention(
                 "it must be (segments + 1,), for queries and keys alike",
                 "It holds where each segment begins, and the number of tokens",
             )
+    _validate.bounds(function, names.cu_seqlens_q, cu_seqlens_q, query.shape[-2])
+    _validate.bounds(function, names.cu_seqlens_k, cu_seqlens_k, key.shape[-2])
     if query.dim() != 4 or query.shape[0] != 1 or value.shape[-1] != query.shape[-1]:
         raise _validate.fail(
             function,
@@ -276,6 +287,7 @@ def _check_lengths(
             "it must be (batch,), and query [batch, heads, queries, head_dim]",
             "Give the number of keys of each image",
         )
+    _validate.lengths(function, "kv_lens", kv_lens)
     if attn_mask is not None or is_causal or dropout_p > 0.0:
         raise _validate.fail(
             function,
@@ -288,7 +300,7 @@ def _check_lengths(
 
 def _check_mask(names: Names, attn_mask: Any, query: Tensor, key: Tensor, is_causal: bool) -> None:
     function, name = names.function, names.attn_mask
-    _validate.is_tensor(function, name, attn_mask)
+    _validate.mask(function, name, attn_mask, "query", query)
     if is_causal:
         raise _validate.fail(
             function,
@@ -297,10 +309,6 @@ def _check_mask(names: Names, attn_mask: Any, query: Tensor, key: Tensor, is_cau
             "only one of them may be",
             "Put the causal pattern into the mask",
         )
-    if attn_mask.dtype not in (torch.bool, torch.float32):
-        _validate.like(function, name, attn_mask, "query", query)
-    else:
-        _validate.same_device(function, name, attn_mask, "query", query)
     full = (*query.shape[:-1], key.shape[-2])
     fits = attn_mask.dim() <= len(full) and all(
         found in (1, wanted) for found, wanted in zip(attn_mask.shape[::-1], full[::-1])
@@ -341,8 +349,14 @@ def _windows(arguments: Sequence[Any]) -> List[Any]:
         scale,
         *(view for _, view in operands),
         mask,
-        *(None if item is None else item.to(torch.int32).contiguous() for item in integers),
+        *(None if item is None else narrow_integers(item).contiguous() for item in integers),
     ]
+
+
+def narrow_integers(values: Tensor) -> Tensor:
+    """Lengths or bounds as int32; those beyond its range, further than any position, as its end."""
+    ends = torch.iinfo(torch.int32)
+    return values.clamp(ends.min, ends.max).to(torch.int32)
 
 
 def narrow_mask(mask: Optional[Tensor]) -> Optional[Tensor]:

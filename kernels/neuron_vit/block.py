@@ -10,8 +10,9 @@ from . import _autocast, _dispatch, _nki, _validate, reference
 from ._autograd import differentiate_reference
 from ._ops import add_op_namespace_prefix, ops
 from ._vmap import merge_into_images
-from .attention import narrow_mask
+from .attention import narrow_integers, narrow_mask
 from .block_params import BlockParams
+from .encoder_params import EncoderParams
 
 _FUNCTION = "vit_block"
 
@@ -45,12 +46,15 @@ def vit_block(
             the dtype of `x` or float32. With fewer positions than tokens, the first tokens (class
             token, registers) are not rotated. timm's one tensor is `rope.chunk(2, -1)[::-1]`.
         attn_mask: bool (True takes part), or added to the scores: the dtype of `x` or float32;
-            broadcastable to [batch, heads, tokens, tokens].
+            broadcastable to [batch, heads, tokens, tokens]. Its finite values may be up to 1e6 in
+            size (65504 where `x` is float16); see `scaled_dot_product_attention`.
         kv_lens: integers [batch]; the tokens of image i from kv_lens[i] on are not attended to.
+            At least 0; the number of tokens or more hides none.
         cu_seqlens: integers [segments + 1], for a batch of 1: 0, where the other segments begin,
-            and the number of tokens. Tokens attend within their segment.
+            and the number of tokens, ascending. Tokens attend within their segment.
 
-        At most one of `attn_mask`, `kv_lens` and `cu_seqlens` may be given.
+        At most one of `attn_mask`, `kv_lens` and `cu_seqlens` may be given. The values of the two
+        last are checked as in `scaled_dot_product_attention`.
 
     Returns:
         [batch, tokens, width], dtype of `x`. Statistics, softmax and the residual stream within
@@ -66,9 +70,12 @@ def vit_block(
         NeuronVitUnsupported: NEURON_VIT_REQUIRE_NKI=1 and no kernel covers the call.
     """
     if not isinstance(params, BlockParams):
+        remedy = "Make one with BlockParams.from_module(layer)"
+        if isinstance(params, EncoderParams):
+            remedy = "Call vit_encoder, which runs all blocks of an EncoderParams"
         raise TypeError(
             f"neuron-vit: vit_block: params is a {type(params).__name__}; it must be a "
-            "BlockParams. Make one with BlockParams.from_module(layer)."
+            f"BlockParams. {remedy}."
         )
     out_dtype = result_dtype(x)
     x, params, rope, attn_mask = under_autocast(x, params, rope, attn_mask)
@@ -161,7 +168,7 @@ def check_input(function: str, x: Any, params: BlockParams) -> None:
 def rope_tables(
     function: str, x: Tensor, params: BlockParams, rope: Any
 ) -> Tuple[Optional[Tensor], Optional[Tensor]]:
-    """(cos, sin), checked; (None, None) for a block that does not rotate."""
+    """(cos, sin), checked; (None, None) for a block that does not rotate, or no position."""
     if rope is None and params.rope is None:
         return None, None
     if rope is None or params.rope is None:
@@ -191,7 +198,6 @@ def rope_tables(
             and table.shape == cos.shape
             and table.shape[-1] == params.head_dim
             and table.shape[-2] <= x.shape[1]
-            and (not images or images[0] == x.shape[0])
         )
         if not fits:
             raise _validate.fail(
@@ -202,8 +208,22 @@ def rope_tables(
                 "with or without the batch in front, for cos and sin alike",
                 "Give a value for every position and every channel of a head",
             )
+        if images and images[0] != x.shape[0]:
+            raise _validate.fail(
+                function,
+                name,
+                f"has shape {tuple(table.shape)}, with a batch of {images[0]}",
+                f"tables of each image must have the batch of x, {x.shape[0]}",
+                "Pass (cos[0], sin[0]) where all images share one table, as transformers hands "
+                "it out"
+                if images[0] == 1
+                else "Give tables for every image, or without the batch for all",
+            )
     if cos.dtype != sin.dtype:
         _validate.like(function, "rope[1]", sin, "rope[0]", cos)
+    if cos.shape[-2] == 0:
+        # No position is rotated, which the kernel does without tables.
+        return None, None
     return cos, sin
 
 
@@ -231,18 +251,17 @@ def visibility(
         _validate.integers(function, "kv_lens", kv_lens, "x", x)
         if kv_lens.shape != (batch,):
             raise _wrong_bounds(function, x, "kv_lens", kv_lens, f"({batch},)")
+        _validate.lengths(function, "kv_lens", kv_lens)
     if cu_seqlens is not None:
         _validate.integers(function, "cu_seqlens", cu_seqlens, "x", x)
         if batch != 1 or cu_seqlens.dim() != 1 or cu_seqlens.shape[0] < 2:
             raise _wrong_bounds(
                 function, x, "cu_seqlens", cu_seqlens, "(segments + 1,), for a batch of 1"
             )
+        _validate.bounds(function, "cu_seqlens", cu_seqlens, tokens)
     if attn_mask is None:
         return None
-    _validate.is_tensor(function, "attn_mask", attn_mask)
-    if attn_mask.dtype not in (torch.bool, torch.float32):
-        _validate.like(function, "attn_mask", attn_mask, "x", x)
-    _validate.same_device(function, "attn_mask", attn_mask, "x", x)
+    _validate.mask(function, "attn_mask", attn_mask, "x", x)
     full = (batch, params.num_heads, tokens, tokens)
     fits = attn_mask.dim() <= 4 and all(
         found in (1, wanted) for found, wanted in zip(attn_mask.shape[::-1], full[::-1])
@@ -403,7 +422,7 @@ def _for_launch(argument: Any) -> Any:
     if argument.dtype == torch.bool:
         return argument.contiguous().view(torch.uint8)
     if argument.dtype == torch.int64:
-        argument = argument.to(torch.int32)
+        argument = narrow_integers(argument)
     return argument.contiguous()
 
 

@@ -1,8 +1,9 @@
 """What the NKI kernels take, asked before a launch."""
 
+import difflib
 import inspect
 from dataclasses import dataclass
-from typing import Any, Dict, Optional, Union
+from typing import Any, Dict, List, Optional, Set, Union
 
 import torch
 
@@ -23,6 +24,12 @@ _KERNELS = (
 
 # Sizes that say whether a case has something.
 _SWITCHES = ("gated", "inner_norm")
+
+# Sizes that may be 0 where tokens and result are not empty, and what to do then.
+_WITHOUT = {
+    "k_len": "leave the call out: without a key the result is zeros",
+    "hidden": "leave the MLP out: without hidden features its result is its last bias",
+}
 
 
 @dataclass(frozen=True)
@@ -87,21 +94,38 @@ def supports(
     parameters = inspect.signature(getattr(_nki.limits(), name)).parameters
     sizes = [size for size in parameters if size not in ("dtype_name", "target")]
     needed = {size for size in sizes if parameters[size].default is inspect.Parameter.empty}
-    if not needed <= set(shape) <= set(sizes):
-        raise TypeError(
-            f"neuron-vit: supports: {name} takes the sizes {', '.join(sizes)}; "
-            f"found {', '.join(shape) or 'none'}"
-        )
+    _check_names(name, sizes, needed, shape)
     for size, value in shape.items():
         _check_size(size, value)
-    empty = [size for size in needed if shape[size] == 0]
+    empty = [size for size in needed if shape[size] == 0 and size not in _WITHOUT]
     if empty:
         return Support(
             False,
             f"{name} {sorted(empty)[0]}=0, for empty tensors nothing is launched",
-            "no remedy is needed: the function returns an empty tensor, or zeros",
+            "no remedy is needed: PyTorch operations give the result, usually an empty tensor",
         )
     return check(name, shape, dtype_name(dtype), target)
+
+
+def _check_names(name: str, sizes: List[str], needed: Set[str], shape: Dict[str, Any]) -> None:
+    """Raise TypeError unless `shape` has all the `needed` sizes and none but those of `sizes`."""
+    missing = [size for size in sizes if size in needed and size not in shape]
+    unknown = [size for size in shape if size not in sizes]
+    if not missing and not unknown:
+        return
+    found = []
+    if missing:
+        found.append(f"misses {', '.join(missing)}")
+    for size in unknown:
+        close = difflib.get_close_matches(size, sizes, n=1)
+        found.append(f"has no {size}{f', perhaps {close[0]} is meant' if close else ''}")
+    optional = [size for size in sizes if size not in needed]
+    rule = f"its sizes are {', '.join(size for size in sizes if size in needed)}"
+    if optional:
+        rule += f", and optional {', '.join(optional)}"
+    raise TypeError(
+        f"neuron-vit: supports: {name} {' and '.join(found)}; {rule}. Pass each of them by name."
+    )
 
 
 def _check_size(size: str, value: Any) -> None:
@@ -125,6 +149,9 @@ def check(name: str, shape: Dict[str, int], dtype: str, target: str) -> Support:
             f"{name} dtype={dtype} is not {_or(tuple(limits.DTYPE_BYTES))}",
             "convert the tensors, for example with .to(torch.float32)",
         )
+    for size, remedy in _WITHOUT.items():
+        if shape.get(size) == 0:
+            return Support(False, f"{name} {size}=0, the kernel takes no empty operand", remedy)
     return Support(*getattr(limits, name)(**shape, dtype_name=dtype, target=target))
 
 

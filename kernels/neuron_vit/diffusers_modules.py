@@ -26,6 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from . import diffusers_attention
+from ._block_layer import beyond_limits
 from ._fallback import run_own
 from .normalization import ada_layer_norm
 from .projection import mlp, swiglu_mlp
@@ -56,6 +57,7 @@ def survey_diffusers_modules(model: nn.Module) -> List[Surveyed]:
             processor, kernel = module.processor, "scaled_dot_product_attention"
             there = diffusers_attention.has_kernel(processor)
             reason = None if there else diffusers_attention.obstacle(processor)
+            reason = reason or _heads_beyond_limits(module)
             found.append(_outcome(name, type(module).__name__, kernel, reason, there))
         base = _library_class(module)
         if base is not None:
@@ -63,6 +65,19 @@ def survey_diffusers_modules(model: nn.Module) -> List[Surveyed]:
             there = type(module) is not base
             found.append(_outcome(name, base.__name__, kind.path, kind.obstacle(module), there))
     return found
+
+
+def _heads_beyond_limits(attention: nn.Module) -> Optional[str]:
+    """Why no kernel would run in an attention module, of which diffusers has several classes.
+
+    In any dtype: a processor follows a model that is converted later.
+    """
+    heads, inner = getattr(attention, "heads", 0), getattr(attention, "inner_dim", 0)
+    if not heads or not inner:
+        return None
+    sizes = {"batch": 1, "heads": 1, "q_len": 1, "k_len": 1, "head_dim": inner // heads}
+    refusal = beyond_limits("attention", sizes, torch.bfloat16)
+    return None if refusal is None else f"{refusal.reason}; {refusal.remedy}"
 
 
 def _outcome(name: str, kind: str, path: str, reason: Optional[str], there: bool) -> Surveyed:
@@ -187,9 +202,7 @@ def _other_dtype(x: Tensor, *others: Optional[Tensor]) -> Optional[str]:
 
 
 def _modulated(norm: nn.LayerNorm, x: Tensor, shift: Tensor, scale: Tensor, **sum_: Any) -> Any:
-    return ada_layer_norm(
-        x, shift, scale, weight=norm.weight, bias=norm.bias, eps=norm.eps, **sum_
-    )
+    return ada_layer_norm(x, shift, scale, weight=norm.weight, bias=norm.bias, eps=norm.eps, **sum_)
 
 
 def _ada_norm_zero(

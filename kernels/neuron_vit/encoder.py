@@ -48,7 +48,8 @@ def vit_encoder(
             `EncoderParams.from_blocks` or `.from_module`, with the stacks [L, in, out] that the
             kernel reads; or a list of `BlockParams`, whose weights are copied into such stacks at
             every call. Dtype and device are those of `x`.
-        rope, attn_mask, kv_lens, cu_seqlens: as of `vit_block`, the same for all blocks.
+        rope, attn_mask, kv_lens, cu_seqlens: as of `vit_block`, with its limits, the same for all
+            blocks.
 
     Returns:
         [batch, tokens, width], dtype of `x`. Each block rounds its output to that dtype.
@@ -63,10 +64,12 @@ def vit_encoder(
     """
     if not isinstance(params, EncoderParams):
         if not isinstance(params, (list, tuple)):
+            remedy = "Make one with EncoderParams.from_module(layers)"
+            if isinstance(params, BlockParams):
+                remedy = "Call vit_block, which runs one block"
             raise TypeError(
                 f"neuron-vit: {_FUNCTION}: params is a {type(params).__name__}; it must be an "
-                "EncoderParams or a list of BlockParams. Make one with "
-                "EncoderParams.from_module(layers)."
+                f"EncoderParams or a list of BlockParams. {remedy}."
             )
         for index, block in enumerate(params):
             if not isinstance(block, BlockParams):

@@ -102,6 +102,15 @@ class EncoderParams:
                 "torch.nn.ModuleList, a torch.nn.Sequential or a list of layers. Pass the "
                 "container of the model's layers, for example model.blocks."
             )
+        layers = list(layers)
+        if not layers:
+            raise _validate.fail(
+                _FUNCTION,
+                "layers",
+                "is empty",
+                "it must hold at least one layer",
+                "Pass the container of the model's layers, for example model.blocks",
+            )
         return cls.from_blocks([BlockParams.from_module(layer) for layer in layers])
 
     def to(self, *args: Any, **kwargs: Any) -> "EncoderParams":

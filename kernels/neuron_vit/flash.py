@@ -73,7 +73,9 @@ def flash_attn_varlen_func(
     Args:
         q: [tokens, heads, head_dim]; k, v: [tokens of the keys, heads or fewer, head_dim].
         cu_seqlens_q, cu_seqlens_k: integers [sequences + 1], on the device of q: 0, where the
-            other sequences begin, and the number of tokens. Not decreasing; a query whose
+            other sequences begin, and the number of tokens. Not decreasing, which is checked as
+            `kv_lens` of `scaled_dot_product_attention` is: a position belongs to the sequence
+            whose number is how many of these it has reached, sorted or not. A query whose
             sequence has no keys gets zeros.
         max_seqlen_q, max_seqlen_k: not used.
         dropout_p, causal: must be 0 and False.

@@ -167,8 +167,9 @@ def _not_covered(
         found = f"{tuple(mask.shape)} {mask.dtype}" if isinstance(mask, Tensor) else type(mask)
         return (
             f"{name} is given the attention mask {found}, the kernel takes [batch, heads, tokens, "
-            "tokens] of bool, float32 or the dtype of the tokens",
-            'load the model with attn_implementation="sdpa"',
+            "tokens] of bool (True takes part), or scores of float32 or the dtype of the tokens",
+            'load the model with attn_implementation="sdpa"; for a mask of ones and zeros pass '
+            "attention_mask.bool()",
         )
     if mask is None and given.get("is_causal"):
         return f"{name} is asked for causal attention, the kernel is bidirectional", _OWN_LAYERS_RUN
@@ -196,6 +197,7 @@ def _run_own(
     layer: nn.Module, hidden_states: Tensor, given: Dict[str, Any], reason: str, remedy: str
 ) -> Tensor:
     """The layer's own forward pass in place of the kernel."""
+
     def own(hidden_states: Tensor) -> Tensor:
         return type(layer).forward(layer, hidden_states, **given)
 

@@ -385,3 +385,13 @@ def test_mixed_dtypes_are_diffusers_matter(monkeypatch):
             given = FAMILIES["dit"].given(torch.float32)
             found, expected = (m(**given, return_dict=False)[0] for m in (model, plain))
     torch.testing.assert_close(found, expected, rtol=0.1, atol=0.1)
+
+
+@pytest.mark.parametrize(("size", "path"), [(128, "op"), (160, "torch")])
+def test_heads_that_no_kernel_takes_are_left_alone_and_reported(size, path):
+    model = nn.Sequential(processors.Attention(2 * size, heads=2, dim_head=size))
+    [row] = nv.report(model)
+    assert row.path == path and ("head_dim=160 > 128" in row.reason) == (path == "torch")
+    before = model[0].processor
+    replace_diffusers_modules(model)
+    assert (model[0].processor is before) == (path == "torch")

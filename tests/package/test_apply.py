@@ -646,6 +646,28 @@ def test_layers_left_alone_and_why(make, reason):
     assert not is_replaced(layer)
 
 
+@pytest.mark.filterwarnings("ignore::neuron_vit.NeuronVitFallbackWarning")
+def test_only_operators_that_run_are_reported(simulated, monkeypatch):
+    """Heads of 192 values: the attention of the block has no kernel, its other parts have."""
+    model = layer_of(hidden_size=384)
+    [row] = nv.apply(model).blocks
+    assert row.path == "op" and "head_dim=192 > 128" in row.reason
+    assert row.reason.endswith("As operators: layernorm_before, layernorm_after, mlp")
+    assert "no setting of the model changes that" in row.reason
+    monkeypatch.setenv("NEURON_VIT_REQUIRE_NKI", "1")
+    nv.reset_launches()
+    with torch.no_grad():
+        model(torch.randn(1, 3, 32, 32))
+    assert set(nv.launches()) == {"layer_norm", "mlp"}
+
+
+@pytest.mark.filterwarnings("ignore::neuron_vit.NeuronVitFallbackWarning")
+def test_a_model_in_float64_runs_nothing():
+    told = nv.apply(layer_of().double())
+    assert {row.path for row in told} == {"torch"}
+    assert ".float(), then call apply again" in told.blocks[0].reason
+
+
 def test_a_layer_replaced_by_another_copy_of_the_package():
     """Two versions from the Hub live in one process under two names."""
     model = layer_of()

@@ -1,13 +1,17 @@
 """Cases that an attack on the package broke once; each says what has to happen instead."""
 
+import dataclasses
 import warnings
 
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import neuron_vit as nv
 from neuron_vit import _dispatch
+from neuron_vit._ops import ops
 
 
 def block(width, heads, head_dim, hidden):
@@ -214,3 +218,121 @@ def test_meta_tensors_give_shapes(simulated):
     for out in (nv.layer_norm(x, 12), nv.vit_block(x, params), nv.vit_encoder(x, [params])):
         assert out.device.type == "meta" and out.shape == x.shape
     assert nv.launches() == {} and nv.last_path() is None
+
+
+HUGE = [torch.iinfo(torch.int64).max, 2**32 + 3, 2**31]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_lengths_beyond_int32_hide_nothing(compiled, simulated):
+    x, params = torch.randn(3, 5, 12), block(12, 3, 4, 10)
+    lens = torch.tensor(HUGE)
+
+    def attend(x, lens):
+        heads = x.unflatten(-1, (3, 4)).transpose(1, 2)
+        return nv.scaled_dot_product_attention(heads, heads, heads, kv_lens=lens)
+
+    def one(x, lens):
+        return nv.vit_block(x, params, kv_lens=lens)
+
+    def two(x, lens):
+        return nv.vit_encoder(x, [params, params], kv_lens=lens)
+
+    for function in (attend, one, two):
+        expected = function(x, torch.full((3,), 5))
+        called = torch.compile(function, fullgraph=True) if compiled else function
+        torch.testing.assert_close(called(x, lens), expected, rtol=0, atol=0)
+        assert nv.last_path() == "nki"
+
+
+def test_bounds_beyond_int32_are_beyond_all_tokens(simulated, monkeypatch):
+    """Compiled code does not look at values, so that they reach the kernel."""
+    torch.compiler.reset()
+    x, params = torch.randn(1, 50, 12), block(12, 3, 4, 10)
+    heads = torch.randn(50, 3, 4)
+    bounds = torch.tensor([0, 2**32 + 10, 50])
+    packed = torch.compile(nv.flash.flash_attn_varlen_func, fullgraph=True)
+    one = torch.compile(lambda x, bounds: nv.vit_block(x, params, cu_seqlens=bounds))
+    two = torch.compile(lambda x, bounds: nv.vit_encoder(x, [params] * 2, cu_seqlens=bounds))
+    calls = [lambda: packed(heads, heads, heads, bounds, bounds)]
+    calls += [lambda: one(x, bounds), lambda: two(x, bounds)]
+    found = [call() for call in calls]
+    assert nv.last_path() == "nki"
+    monkeypatch.setenv("NKI_SIMULATOR", "0")
+    for call, out in zip(calls, found):
+        torch.testing.assert_close(out, call(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("simulator", "01")
+def test_lengths_that_are_not_checked(simulator, monkeypatch):
+    """What the documentation says of them: a negative one hides all keys, as 0 does."""
+    monkeypatch.setenv("NKI_SIMULATOR", simulator)
+    q = torch.randn(3, 2, 5, 8)
+    lens = torch.tensor([-1, -(2**32) + 3, 9])
+    out = _lengths(q, lens)
+    torch.testing.assert_close(out, _lengths(q, torch.tensor([0, 0, 5])), rtol=0, atol=0)
+    assert not out[:2].any()
+
+
+def _lengths(q, lens):
+    return ops.attention(q, q, q, 0.5, None, lens, None, None)
+
+
+def test_values_are_not_read_where_that_would_fail():
+    """Under vmap, in fake mode and in make_fx."""
+    q, lens = torch.randn(2, 3, 2, 5, 8), torch.tensor([[5, 4, 3], [2, 1, 0]])
+
+    def attend(q, lens):
+        return nv.scaled_dot_product_attention(q, q, q, kv_lens=lens)
+
+    both = torch.stack([attend(*pair) for pair in zip(q, lens)])
+    torch.testing.assert_close(torch.func.vmap(attend)(q, lens), both)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        assert attend(torch.empty(3, 2, 5, 8), lens[0]).shape == (3, 2, 5, 8)
+    traced = make_fx(attend)(q[0], lens[0])
+    torch.testing.assert_close(traced(q[1], lens[1]), both[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("scale", [2.0**-10, 0.25, 2.0**10])
+@pytest.mark.parametrize("kind", ["every key", "one key", "all but one key"])
+def test_biases_up_to_a_million(dtype, scale, kind, simulated):
+    """The limit that the documentation gives; of float16 its largest value."""
+    limit = 65504.0 if dtype == torch.float16 else 1e6
+    q, k, v = (torch.randn(1, 2, 20, 16).to(dtype) for _ in range(3))
+    q = (q.float() / max(1.0, 4 * scale)).to(dtype)
+    bias = torch.zeros(20, 20)
+    bias[:, slice(3, 4) if kind == "one key" else slice(None)] = limit
+    if kind == "all but one key":
+        bias = -bias
+        bias[:, 5] = 0.0
+    exact, base = (
+        torch.nn.functional.scaled_dot_product_attention(
+            *tensors, bias.to(tensors[0].dtype), scale=scale
+        ).double()
+        for tensors in ([t.double() for t in (q, k, v)], (q, k, v))
+    )
+    out = nv.scaled_dot_product_attention(q, k, v, bias, scale=scale)
+    assert nv.last_path() == "nki"
+    # Adding such a bias rounds the scores, in torch as here.
+    assert (out.double() - exact).abs().max() <= 2 * (base - exact).abs().max() + 2e-2
+
+
+@pytest.mark.parametrize("per_image", [False, True])
+def test_empty_tables_rotate_nothing_as_a_kernel(per_image, simulated, monkeypatch):
+    monkeypatch.setenv("NEURON_VIT_REQUIRE_NKI", "1")
+    x, plain = torch.randn(2, 5, 12), block(12, 3, 4, 10)
+    rotated = dataclasses.replace(plain, rope="interleaved")
+    tables = (torch.zeros((2, 0, 4) if per_image else (0, 4)),) * 2
+    assert torch.equal(nv.vit_block(x, rotated, rope=tables), nv.vit_block(x, plain))
+    out = nv.vit_encoder(x, [rotated] * 2, rope=tables)
+    assert torch.equal(out, nv.vit_encoder(x, [plain] * 2))
+    assert nv.launches() == {"vit_block": 2, "vit_encoder": 2}
+
+
+@pytest.mark.parametrize("simulator", "01")
+def test_a_block_without_hidden_features_has_no_kernel(simulator, monkeypatch):
+    monkeypatch.setenv("NKI_SIMULATOR", simulator)
+    monkeypatch.setenv("NEURON_VIT_REQUIRE_NKI", "1")
+    with pytest.raises(nv.NeuronVitUnsupported, match="hidden=0" if simulator == "1" else "on cpu"):
+        nv.vit_block(torch.randn(2, 5, 12), block(12, 3, 4, 0))

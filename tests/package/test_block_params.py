@@ -159,6 +159,20 @@ def test_a_subclass_with_another_forward_is_refused():
         nv.BlockParams.from_module(layer)
 
 
+def test_a_model_instead_of_a_layer_is_told_which_to_pass():
+    model = transformers.ViTModel(
+        transformers.ViTConfig(
+            hidden_size=24, num_attention_heads=3, intermediate_size=48, num_hidden_layers=2
+        )
+    ).eval()
+    name = next(n for n, module in model.named_modules() if type(module).__name__ == "ViTLayer")
+    with pytest.raises(nv.NeuronVitUnsupported) as caught:
+        nv.BlockParams.from_module(model)
+    message = str(caught.value)
+    assert f"a module with 2 of them. Pass one of these, for example {name}, a ViTLayer" in message
+    assert "PixtralAttentionLayer" not in message and message.endswith("from_module.")
+
+
 def test_refuses_layers_that_only_look_alike():
     """A post-norm layer has the submodules of a pre-norm one; so has a causal text layer."""
     with pytest.raises(nv.NeuronVitUnsupported, match="EvaBlockPostNorm.*must be one of"):

@@ -14,11 +14,12 @@ import pytest
 import torch
 
 import neuron_vit as nv
-from neuron_vit import _nki, reference
+from neuron_vit import _nki, capability, reference
 
 X = torch.randn(2, 5, 16)
 SMALL = torch.randn(1, 2, 5, 8)
 LARGE = torch.randn(1, 2, 5, 192)
+NO_KEYS = torch.zeros(1, 2, 0, 8)
 
 
 class Kernel:
@@ -180,6 +181,51 @@ def test_empty_tensors_launch_nothing(recorded, simulated, monkeypatch):
     assert recorded == [] and nv.launches() == {}
 
 
+HIDDEN_OUT = {"fc1_weight": torch.zeros(0, 8), "fc2_weight": torch.zeros(8, 0)}
+
+
+@pytest.mark.parametrize(
+    ("call", "found"),
+    [
+        (lambda: nv.mlp(torch.ones(3, 8), fc1_bias=None, fc2_bias=None, **HIDDEN_OUT), "hidden=0"),
+        (lambda: nv.scaled_dot_product_attention(SMALL, NO_KEYS, NO_KEYS), "k_len=0"),
+        (
+            lambda: nv.scaled_dot_product_attention(SMALL, NO_KEYS, NO_KEYS, dropout_p=0.1),
+            "dropout",
+        ),
+    ],
+)
+def test_other_empty_tensors_are_a_fallback(call, found, recorded, simulated, monkeypatch):
+    """The result is not empty, so it is not for nothing that no kernel runs."""
+    with pytest.warns(nv.NeuronVitFallbackWarning, match=found):
+        call()
+    monkeypatch.setenv("NEURON_VIT_REQUIRE_NKI", "1")
+    with pytest.raises(nv.NeuronVitUnsupported, match=found):
+        call()
+    monkeypatch.setenv("NKI_SIMULATOR", "0")
+    with pytest.raises(nv.NeuronVitUnsupported, match="no NKI kernel runs"):
+        call()
+
+
+def test_an_empty_result_is_no_fallback(recorded, simulated, monkeypatch):
+    monkeypatch.setenv("NEURON_VIT_REQUIRE_NKI", "1")
+    assert nv.linear(torch.ones(3, 8), torch.zeros(0, 8)).shape == (3, 0)
+    assert recorded == []
+
+
+@pytest.mark.parametrize("variable", ["NEURON_VIT_REQUIRE_NKI", "NKI_SIMULATOR"])
+@pytest.mark.parametrize("rows", [0, 2])
+def test_an_unknown_value_is_an_error_at_the_first_call(variable, rows, recorded, monkeypatch):
+    """Also where a kernel runs, or nothing."""
+    monkeypatch.setenv("NKI_SIMULATOR", "1")
+    monkeypatch.setenv(variable, "true")
+    if variable == "NKI_SIMULATOR" and rows == 0:
+        pytest.skip("nothing asks for a path")
+    with pytest.raises(ValueError, match=f"{variable} is 'true'; it must be 0 or 1"):
+        nv.layer_norm(torch.ones(rows, 8), 8)
+    assert recorded == []
+
+
 UNSUPPORTED = {
     "head size": (lambda: nv.scaled_dot_product_attention(LARGE, LARGE, LARGE), "head_dim=192"),
     "float64": (lambda: nv.layer_norm(X.double(), 16), "dtype=float64"),
@@ -274,14 +320,41 @@ def test_supports_answers_without_nki(monkeypatch):
     assert not no and "head_dim=192" in no.reason and no.remedy
     long = {"batch": 1, "heads": 16, "q_len": 4096, "k_len": 4096, "head_dim": 128}
     assert nv.supports("attention", **long, bias_heads=16, dtype="bfloat16")
-    with pytest.raises(TypeError, match="takes the sizes batch, .*bias_heads; found batch"):
+    with pytest.raises(TypeError, match="attention misses heads, q_len, k_len, head_dim; its"):
         nv.supports("attention", batch=1, bias_heads=1)
+    for size in ("k_len", "hidden"):
+        name, given = (
+            ("attention", {**sizes, "head_dim": 64})
+            if size == "k_len"
+            else (
+                "vit_block",
+                {"batch": 1, "tokens": 9, "width": 12, "heads": 3, "head_dim": 4},
+            )
+        )
+        nothing = nv.supports(name, **{**given, size: 0})
+        assert f"{size}=0, the kernel takes no empty operand" in nothing.reason
+        assert nothing.remedy.startswith("leave")
     assert not nv.supports("linear", tokens=1, in_features=8, out_features=8, dtype=torch.float64)
     block = {"batch": 1, "tokens": 197, "width": 768, "heads": 12, "head_dim": 64, "hidden": 3072}
     assert nv.supports("vit_block", **block, dtype=torch.bfloat16, target="trn3")
     assert nv.supports("vit_encoder", **block, gated=True, dtype=torch.bfloat16, target="trn3")
     refused = nv.supports("vit_encoder", **{**block, "head_dim": 192})
     assert not refused and refused.reason.startswith("vit_encoder head_dim=192")
+    assert "run attention as PyTorch operations" in refused.remedy
+    assert "scaled_dot_product_attention" not in refused.remedy and "split" not in no.remedy
+
+
+@pytest.mark.parametrize("name", capability._KERNELS)
+def test_supports_says_which_sizes_are_missing_and_unknown(name):
+    with pytest.raises(TypeError) as caught:
+        nv.supports(name, widht=1, zebra=2)
+    message = str(caught.value)
+    rule = message.split("; ")[1]
+    needed = rule.split("its sizes are ")[1].split(", and optional")[0].split(". ")[0].split(", ")
+    assert f"{name} misses {', '.join(needed)} and has no widht" in message
+    assert ("perhaps width is meant" in message) == ("width" in needed)
+    assert "has no zebra" in message and "zebra, perhaps" not in message
+    assert ("optional bias_heads" in rule) == (name == "attention")
 
 
 def test_the_target_sets_the_limit(recorded, simulated, monkeypatch):

@@ -349,7 +349,78 @@ CASES = {
     "not an encoder": (
         lambda: nv.vit_encoder(X, PARAMS),
         "vit_encoder: params is a BlockParams; it must be an EncoderParams or a list of "
-        "BlockParams. Make one with EncoderParams.from_module(layers)",
+        "BlockParams. Call vit_block, which runs one block",
+    ),
+    "an encoder as a block": (
+        lambda: nv.vit_block(X, ENCODER),
+        "vit_block: params is a EncoderParams; it must be a BlockParams. Call vit_encoder, which",
+    ),
+    "no layers": (
+        lambda: nv.EncoderParams.from_module([]),
+        "EncoderParams: layers is empty; it must hold at least one layer. Pass the container",
+    ),
+    "integer mask": (
+        lambda: attend(attn_mask=torch.ones(5, 5, dtype=torch.int64)),
+        "attn_mask has dtype int64; it must be bool (True: the key takes part), or a bias that is "
+        "added to the scores, in the dtype of query, float32, or float32. For a mask of ones and "
+        "zeros pass attn_mask.bool(), which is attn_mask != 0",
+    ),
+    "integer mask of transformers": (
+        lambda: nv.flash_attn_forward(
+            torch.nn.Module(), HEADS, HEADS, HEADS, torch.ones(5, 5).int(), is_causal=False
+        ),
+        "flash_attn_forward: attention_mask has dtype int32; it must be bool",
+    ),
+    "integer mask of a block": (
+        lambda: nv.vit_block(X, PARAMS, attn_mask=torch.ones(5, 5, dtype=torch.uint8)),
+        "vit_block: attn_mask has dtype uint8; it must be bool (True",
+    ),
+    "integer mask of an encoder": (
+        lambda: nv.vit_encoder(X, ENCODER, attn_mask=torch.ones(5, 5, dtype=torch.int32)),
+        "vit_encoder: attn_mask has dtype int32; it must be bool (True",
+    ),
+    "negative lengths": (
+        lambda: attend(kv_lens=torch.tensor([3, -2])),
+        "kv_lens holds -2; lengths must be at least 0; 0 hides all keys",
+    ),
+    "negative lengths of an encoder": (
+        lambda: nv.vit_encoder(X, ENCODER, kv_lens=torch.tensor([3, -(2**40)])),
+        f"vit_encoder: kv_lens holds {-(2**40)}; lengths must be at least 0",
+    ),
+    "bounds from elsewhere": (
+        lambda: nv.vit_block(X[:1], PARAMS, cu_seqlens=torch.tensor([1, 5])),
+        "vit_block: cu_seqlens begins with 1; the bounds of segments must ascend from 0 to the "
+        "number of tokens, 5. Make them",
+    ),
+    "bounds beyond the tokens": (
+        lambda: packed(torch.tensor([0, 5]), torch.tensor([0, 2**32 + 5])),
+        f"flash_attn_varlen_func: cu_seqlens_k ends with {2**32 + 5}; the bounds of segments must",
+    ),
+    "unsorted bounds": (
+        lambda: packed(torch.tensor([0, 4, 2, 5]), torch.tensor([0, 1, 2, 5])),
+        "cu_seqlens_q falls from 4 to 2 at position 2; the bounds of segments must ascend",
+    ),
+    "scale beyond float32": (
+        lambda: attend(scale=1e39),
+        "scale is 1e+39; it must be finite and at most 3.403e+38 in size, the largest float32",
+    ),
+    "attention_scale beyond float32": (
+        lambda: params(attention_scale=-1e39),
+        "attention_scale is -1e+39; it must be finite and at most 3.403e+38",
+    ),
+    "eps beyond float32": (
+        lambda: nv.layer_norm(X, 12, eps=1e39),
+        "eps is 1e+39; it must be a number from 0 to 3.403e+38, the largest float32",
+    ),
+    "qk_eps beyond float32": (lambda: params(qk_eps=10**400), "qk_eps is 1000"),
+    "tables with a batch of one": (
+        lambda: nv.vit_block(X, params(rope="half"), rope=(TABLE[None], TABLE[None])),
+        "rope[0] has shape (1, 5, 4), with a batch of 1; tables of each image must have the batch "
+        "of x, 2. Pass (cos[0], sin[0])",
+    ),
+    "tables of other images": (
+        lambda: nv.vit_block(X, params(rope="half"), rope=(TABLE.expand(3, 5, 4),) * 2),
+        "with a batch of 3; tables of each image must have the batch of x, 2. Give tables for",
     ),
     "no blocks": (
         lambda: nv.vit_encoder(X, []),
@@ -408,7 +479,8 @@ CASES = {
     ),
     "sizes": (
         lambda: nv.supports("linear", tokens=5),
-        "linear takes the sizes tokens, in_features, out_features; found tokens",
+        "supports: linear misses in_features, out_features; its sizes are tokens, in_features, "
+        "out_features. Pass each of them by name.",
     ),
     "target": (
         lambda: nv.supports("layer_norm", width=8, target="trn1"),
