@@ -3,12 +3,10 @@ their weights alone would take on the chip, with nothing else and nothing rounde
 
 from __future__ import annotations
 
+from bench.cases import DTYPES
 from bench.models import VitShape
 from nki_emulator.hardware import HARDWARE
 from nki_emulator.targets import BY_NAME
-
-# Bytes of an element.
-ITEM = {"bf16": 2, "fp16": 2, "fp32": 4}
 
 
 def t_min(
@@ -24,5 +22,5 @@ def t_min(
     products = batch * (tokens * shape.matrix_elements + 2 * tokens * tokens * shape.hidden)
     passes = float(hardware.matmul_float32) if dtype == "fp32" else 1.0
     computing = products * passes / float(hardware.matmul_peak)
-    loading = shape.matrix_elements * ITEM[dtype] / float(hardware.dma_rate)
+    loading = shape.matrix_elements * DTYPES[dtype].itemsize / float(hardware.dma_rate)
     return layers * max(computing, loading) / lnc / 1e3

@@ -31,7 +31,7 @@ from .limits import (
     ring_slots,
     vit_block_plan,
 )
-from .parameters import AttentionVectors, RestVectors, blocks_of, layer_of
+from .parameters import AttentionVectors, RestVectors, blocks_of, layer_of, layers_of
 from .project import WeightRing
 from .schedule import run
 from .score_bias import bias_source
@@ -89,9 +89,9 @@ def encode(x, weights, layers, options):
         items = []
         source = launch.source(options.mask, options.kv_lens)
         for chunk in range(full):
-            launch.add_items(items, chunk, source)
+            add_items(items, launch.open_groups(launch.known_batch(chunk, source)), layers)
         if rest != None:
-            rest.add_items(items, 0, source)
+            add_items(items, rest.open_groups(rest.known_batch(0, source)), layers)
         launch.unrolled(items)
         return out
     # An iteration and what is left after the loop have at most `per_iteration` layers each.
@@ -186,17 +186,10 @@ class Launch(nl.NKIObject):
         part = tensor[self.first : self.first + count * self.size]
         return part.reshape_dim(0, (count, self.size)).select(0, chunk)
 
-    def add_items(self, items, chunk, source):
-        """Appends (group, layer) of a chunk to `items`, in the order of their work."""
-        add_items(items, self.open_groups(self.known_batch(chunk, source)), self.layers)
-
     def unrolled(self, items):
         """All items."""
-        layers = []
-        for layer in range(self.layers):
-            layers.append(layer_of(self.weights, layer))
         items[0][0].load_if(self.form.flight)
-        run(self.issue(items, layers, False, True), None)
+        run(self.issue(items, layers_of(self.weights, 0, self.layers), False, True), None)
 
     def issue(self, items, layers, led, leave):
         """The items (group, index of `layers`), up to `Rest` of the last one, which is returned.
@@ -275,9 +268,7 @@ class Launch(nl.NKIObject):
             self.stacks = blocks_of(self.weights, 0, loops, self.per_iteration)
             self.nexts = blocks_of(self.weights, self.per_iteration, loops, self.per_iteration)
             nl.fori_loop(0, loops, self.iteration)
-        layers = []
-        for layer in range(loops * self.per_iteration, self.layers):
-            layers.append(layer_of(self.weights, layer))
+        layers = layers_of(self.weights, loops * self.per_iteration, self.layers)
         run(self.up_to_last(layers), None)
         for group in self.groups:
             if form.keeps:
@@ -287,11 +278,8 @@ class Launch(nl.NKIObject):
     def iteration(self, index):
         """Iteration `index`, a register: `per_iteration` layers, and the attention of the first
         group in the layer that follows them."""
-        layers = []
         stack = layer_of(self.stacks, index)
-        for layer in range(self.per_iteration):
-            layers.append(layer_of(stack, layer))
-        rest = self.up_to_last(layers)
+        rest = self.up_to_last(layers_of(stack, 0, self.per_iteration))
         if not self.form.keeps:
             run(rest, None)
             return

@@ -19,6 +19,14 @@ def layer_of(weights, index):
     return layer
 
 
+def layers_of(weights, first, end):
+    """The parameters of layers [first, end) of stacked ones, as a list."""
+    layers = []
+    for layer in range(first, end):
+        layers.append(layer_of(weights, layer))
+    return layers
+
+
 def blocks_of(weights, first, count, size):
     """Stacked parameters from layer `first` on, as `count` stacks [size, ...] of which only the
     first layer need exist in the last."""

@@ -619,8 +619,8 @@ FAULTS = [
     ),
     Fault(
         "vit_encoder", "a layer of the loop again behind it", "encoder.py",
-        "for layer in range(loops * self.per_iteration, self.layers):",
-        "for layer in range(loops * self.per_iteration - 1, self.layers - 1):",
+        "layers_of(self.weights, loops * self.per_iteration, self.layers)",
+        "layers_of(self.weights, loops * self.per_iteration - 1, self.layers - 1)",
         dict(BLOCK, layers=3), "bf16", loops=1,
     ),
     Fault(
